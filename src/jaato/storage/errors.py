@@ -54,7 +54,9 @@ def file_error(error: OSError, path: Path) -> StoreError:
     if error.errno in NO_SPACE:
         return StoreFull(f"{path}: {why}. Free some space and try again. {KEPT}")
     if error.errno in NO_RIGHT:
-        return StoreReadOnly(f"{path} cannot be used: {why}. Check its permissions and owner. {KEPT}")
+        return StoreReadOnly(
+            f"{path} cannot be used: {why}. Check its permissions and owner, or set XDG_STATE_HOME. {KEPT}"
+        )
     if error.errno == errno.ELOOP:
         return StoreError(f"{path} is a symbolic link, and the store follows none. Put the real file there.")
     return StoreError(f"{path} cannot be used: {why}.")

@@ -231,6 +231,20 @@ def check_tracing(settings: Settings, workspace: Path) -> Check:
     return Check("warn" if wrong else "ok", "; ".join([text, *wrong]))
 
 
+def check_server(settings: Settings, _workspace: Path) -> Check:
+    """The server that keeps sessions."""
+    from jaato.cli.commands.serve import explain_version
+    from jaato.client.address import socket_path
+    from jaato.server.lock_file import find_server
+
+    running = find_server(socket_path(settings.environ))
+    if running is None:
+        return Check("ok", "none runs; `jaato`, `jaato web` and `jaato serve --daemon` start one")
+    text = f"process {running.pid}, jaato {running.version}, at {running.socket}"
+    note = explain_version(running.version)
+    return Check("warn", f"{text}; {note}") if note else Check("ok", text)
+
+
 CHECKS: dict[str, Callable[[Settings, Path], Check]] = {
     "config": check_config,
     "state directory": lambda settings, _: check_directory(settings.state_dir),
@@ -247,5 +261,6 @@ CHECKS: dict[str, Callable[[Settings, Path], Check]] = {
     "ripgrep": check_ripgrep,
     "chat": check_chat,
     "tui": check_full_screen,
+    "server": check_server,
     "tracing": check_tracing,
 }

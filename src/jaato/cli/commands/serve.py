@@ -14,6 +14,11 @@ from jaato.cli.exit_codes import OK, print_message
 from jaato.client.address import socket_path
 from jaato.errors import ConfigError
 from jaato.settings import environment, user_dir
+from jaato.version import __version__
+
+TYPE_CHECKING = False  # as in typing, which is slow to import
+if TYPE_CHECKING:
+    from jaato.server.lock_file import ServerRecord
 
 READY = "JAATO_READY_FD"
 """The variable with the descriptor on which a background server reports that it is ready."""
@@ -95,13 +100,40 @@ def serve(args: Namespace, path: Path) -> int:
     return OK
 
 
+def check_running(args: Namespace, running: ServerRecord) -> None:
+    """Raise `ConfigError` for options that a running server was perhaps not started with: nothing would come of them."""
+    from jaato.server.http.listeners import parse_host_port
+
+    options = {"--openai-workspace": args.openai_workspace, "--mcp-workspace": args.mcp_workspace}
+    missing = [option for option, value in options.items() if value]
+    if args.web_socket:
+        port = parse_host_port(args.web_socket)[1]
+        missing += (
+            ["--web-socket"] if all(not address.endswith(f":{port}") for address in running.web) else []
+        )
+    if missing:
+        raise ConfigError(
+            f"A server is already running (process {running.pid}) at {running.socket}, and {' and '.join(missing)} cannot be "
+            "added to it. Stop it with `jaato serve --stop`, and start it again; its sessions are kept."
+        )
+
+
+def explain_version(running: str) -> str:
+    """A note about a running server of another version than this program's; empty for the same one."""
+    if running in ("", __version__):
+        return ""
+    return f"it is jaato {running}, and this is {__version__}: `jaato serve --stop` ends it, and the next one is of this version"
+
+
 def start_daemon(args: Namespace, path: Path) -> int:
     """Start the server in the background, and wait until it is ready. Raises `ConfigError` when it fails."""
     from jaato.server.lock_file import find_server
 
     running = find_server(path)
     if running is not None:
-        print_message(f"a server is already running (process {running.pid}) at {running.socket}")
+        check_running(args, running)
+        text = f"a server is already running (process {running.pid}) at {running.socket}"
+        print_message("; ".join(filter(None, [text, explain_version(running.version)])))
         return OK
     environ = environment()
     log = (
@@ -199,6 +231,8 @@ def status(path: Path) -> int:
     print(f"serving at {record.socket}" + "".join(f" and {address}" for address in record.web))
     up = time.time() - record.started
     print(f"process {record.pid}, jaato {record.version}, up {up:.0f} s")
+    if note := explain_version(record.version):
+        print(note)
     return OK
 
 
