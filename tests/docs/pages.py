@@ -24,6 +24,7 @@ from pathlib import Path
 
 from tests.docs.forks import Forks
 
+from jaato.cli import add_default_command
 from jaato.cli.arguments.parser import make_parser
 
 ROOT = Path(__file__).parents[2]
@@ -111,7 +112,8 @@ def accepted(line: str) -> None:
             continue
         if command[:1] == ["jaato"]:
             try:
-                make_parser(*command[1:2]).parse_args(command[1:])
+                given = add_default_command(command[1:])
+                make_parser(*given[:1]).parse_args(given)
             except SystemExit as error:
                 if error.code != 0:
                     raise AssertionError(f"jaato does not take: {line}") from None

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import anyio
 from tests.kit import call, reopened, results, say, session
 from tests.waypoint.live import ACTIVATE, PLUGINS, User, asking
 
 from jaato.agent.session import Session
+from jaato.providers.scripted import Step
 
 NOTHING = "There is nothing to undo"
 
 
-def update(path: str, text: str) -> dict[str, Any]:
+def update(path: str, text: str) -> Step:
     """A call that gives a file this content."""
     return call("updateFile", path=path, new_content=text)
 

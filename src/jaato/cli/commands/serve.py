@@ -108,9 +108,8 @@ def check_running(args: Namespace, running: ServerRecord) -> None:
     missing = [option for option, value in options.items() if value]
     if args.web_socket:
         port = parse_host_port(args.web_socket)[1]
-        missing += (
-            ["--web-socket"] if all(not address.endswith(f":{port}") for address in running.web) else []
-        )
+        ports = [parse_host_port(address.partition("://")[2])[1] for address in running.web]
+        missing += [] if port in ports or (ports and not port) else ["--web-socket"]  # port 0 is any
     if missing:
         raise ConfigError(
             f"A server is already running (process {running.pid}) at {running.socket}, and {' and '.join(missing)} cannot be "
