@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from acp import schema
 from jaato.acp.errors import AUTH_REQUIRED, LOGIN, invalid_params, map_errors, request_error
 from jaato.acp.prompts import Block, read_prompt
-from jaato.acp.session import Connection, EditorSession
+from jaato.acp.questions import Editor
+from jaato.acp.session import EditorSession
 from jaato.acp.streams import EditorStreams
 from jaato.acp.updates import MODES, config_options, mode_state
 from jaato.cli.exit_codes import print_message
@@ -40,7 +41,7 @@ class EditorAgent:
         self._client = client
         self._streams = streams
         self._creation = creation
-        self._editor: Connection
+        self._editor: Editor
         self._sessions: dict[str, EditorSession] = {}
         self._has_forms = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -49,7 +50,7 @@ class EditorAgent:
         streams.on_session = self._start_session
         client.on_connection = self._connection_changed
 
-    def on_connect(self, editor: Connection) -> None:
+    def on_connect(self, editor: Editor) -> None:
         """The library's connection to the editor."""
         self._editor = editor
 

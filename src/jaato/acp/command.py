@@ -74,7 +74,7 @@ async def open_client(args: Namespace, streams: EditorStreams) -> AsyncIterator[
         await anyio.to_thread.run_sync(start_server, address)
         return True
 
-    async with connect(address, name=client_name(), start=restart) as client:
+    async with connect(address, name=client_name("editor"), start=restart) as client:
         yield client
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from acp.exceptions import RequestError
+from acp.helpers import update_agent_thought_text
 from acp.schema import PermissionOption, ToolCallUpdate
 
 from acp import schema
@@ -21,11 +22,13 @@ from jaato.acp.calls import (
     title_of,
 )
 from jaato.acp.diffs import parse_diff
+from jaato.cli.output.answers import late_answer_text
 from jaato.cli.output.console import one_line, visible
 from jaato.cli.repl.questions import local_time
 from jaato.client.session import RemoteSession
 from jaato.errors import JaatoError
 from jaato.protocol.events import ClarificationQuestion, PermissionRequested
+from jaato.protocol.frames import Settled
 from jaato.tools.permissions.access import access_lines
 
 MAX_NAME_CHARS = 120
@@ -51,6 +54,9 @@ class Editor(Protocol):
     async def create_elicitation(self, message: str, mode: Any, **kwargs: Any) -> Any:
         """Have the user fill in a form."""
 
+    async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
+        """Send an update."""
+
 
 class Questions:
     """Asks the editor the pending questions of a session; who answers first counts, and the others are withdrawn."""
@@ -70,6 +76,8 @@ class Questions:
         self._name_of = name_of
         self._has_forms = has_forms
         self._tasks: dict[str, tuple[Question, asyncio.Task[None]]] = {}
+        self._answered: set[str] = set()
+        """The questions that were answered here and whose events have not arrived."""
 
     def ask(self, question: Question) -> None:
         """Ask a question, in a task of its own."""
@@ -77,12 +85,16 @@ class Questions:
             task = asyncio.get_running_loop().create_task(self._ask(question))
             self._tasks[question.question_id] = (question, task)
 
-    async def resolve(self, question_id: str) -> None:
-        """A question was answered: its request is withdrawn if it was by another client."""
+    async def resolve(self, question_id: str) -> bool:
+        """A question was answered: its request is withdrawn if it was by another client; whether it was."""
         question, task = self._tasks.pop(question_id, (None, None))
+        if question_id in self._answered:
+            self._answered.discard(question_id)
+            return False
         if question is not None and task is not None and not task.done():
             task.cancel()
             await self._withdraw(question.call_id)
+        return True
 
     async def keep(self, pending: dict[str, Question]) -> None:
         """Set the questions that are pending now, after a reconnection."""
@@ -102,15 +114,27 @@ class Questions:
             match question:
                 case PermissionRequested():
                     answer, comment = await self._ask_permission(question)
-                    await self._session.allow(
-                        question.question_id, answer, comment=comment, digest=question.digest
+                    self._answered.add(question.question_id)
+                    await self._report(
+                        await self._session.allow(
+                            question.question_id, answer, comment=comment, digest=question.digest
+                        )
                     )
                 case ClarificationQuestion():
                     answers = await self._ask_clarification(question)
                     if answers is not None:
-                        await self._session.clarify(question.question_id, answers)
+                        self._answered.add(question.question_id)
+                        await self._report(await self._session.clarify(question.question_id, answers))
         except (JaatoError, ConnectionError):
-            pass  # another client answered, or one of the connections is lost: the question stays pending
+            self._answered.discard(
+                question.question_id
+            )  # another client answered, or one of the connections is lost: the question stays pending
+
+    async def _report(self, settled: Settled) -> None:
+        """Say that another client was faster, if one was."""
+        if not settled.accepted and settled.answer:
+            text = f"{late_answer_text(settled.by, settled.answer)}\n"
+            await self._editor.session_update(self._session.id, update_agent_thought_text(text))
 
     async def _ask_permission(self, question: PermissionRequested) -> tuple[str, str | None]:
         """The answer to a permission question, and why it is denied where the editor could not ask."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from acp.exceptions import RequestError
 from acp.helpers import update_agent_message_text, update_agent_thought_text
@@ -18,6 +18,7 @@ from jaato.acp.questions import Editor, Questions
 from jaato.acp.replay import replay_history
 from jaato.acp.updates import Update, Updates, plan_update
 from jaato.cli.arguments.values import is_command
+from jaato.cli.output.answers import other_answer_text
 from jaato.cli.output.console import printable
 from jaato.client.connection import Client, word
 from jaato.client.session import RemoteSession
@@ -58,13 +59,6 @@ STOP_REASONS: dict[str, schema.StopReason] = {
 }
 
 
-class Connection(Editor, Protocol):
-    """The editor."""
-
-    async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
-        """Send an update."""
-
-
 class Prompt(Struct, eq=False):
     """A prompt whose turn has not ended: by the key of its message, and its turn once that has begun."""
 
@@ -80,7 +74,7 @@ class EditorSession:
         self,
         client: Client,
         session: RemoteSession,
-        editor: Connection,
+        editor: Editor,
         creation: SessionCreate,
         *,
         notice: str,
@@ -169,7 +163,9 @@ class EditorSession:
             case PermissionRequested() | ClarificationQuestion():
                 self._questions.ask(event)
             case PermissionResolved() | ClarificationResolved():
-                await self._questions.resolve(event.question_id)
+                if await self._questions.resolve(event.question_id) and event.by:
+                    text = f"{printable(other_answer_text(event))}\n"
+                    await self._send(update_agent_thought_text(text))
             case TurnCompleted() if is_root:
                 await self._end_turn(event)
             case AgentStatusChanged(status="error", reason=str(reason)) if is_root:

@@ -171,10 +171,12 @@ def same_state_dir(state_dir: str, environ: dict[str, str]) -> bool:
     return bool(state_dir) and os.path.realpath(state_dir) == os.path.realpath(own)
 
 
-def client_name() -> str:
-    """The name that other clients of a session see for this one."""
+def client_name(program: str = "") -> str:
+    """The name that other clients of a session see for this one: the user's, and the terminal, else the program."""
     environ = environment()
     user = environ.get("USER") or environ.get("LOGNAME") or "somebody"
+    if program:
+        return f"{user}, {program}, process {os.getpid()}"
     try:
         return f"{user} at {os.ttyname(sys.stdin.fileno()).removeprefix('/dev/')}"
     except (OSError, ValueError, AttributeError):

@@ -12,6 +12,7 @@ import msgspec
 
 from jaato.abc.asker import Answer
 from jaato.cli.arguments.values import is_command
+from jaato.cli.output.answers import late_answer_text
 from jaato.cli.output.console import Look, one_line
 from jaato.cli.output.printer import sandbox_lines
 from jaato.cli.repl.questions import answer_command
@@ -23,7 +24,6 @@ from jaato.protocol.commands import File, MessageSend, SessionCreate, SessionDet
 from jaato.protocol.events import Event, InitProgress, PermissionRequested, SessionInfo, TurnCompleted
 from jaato.protocol.frames import Opened, Settled
 from jaato.tui.questions.lines import Question
-from jaato.tui.questions.panel import describe_answer
 from jaato.tui.transcript.blocks import NoteBlock, UserBlock
 from jaato.tui.transcript.conversation import Conversation
 
@@ -320,9 +320,14 @@ class Link:
         if not self.client.connected:
             self.conversation.note("The answer is sent once there is a connection again.", "yellow")
             self._need_server()
-        settled = await self.client.ask(command)
+        self.conversation.own_answers.add(question.question_id)
+        try:
+            settled = await self.client.ask(command)
+        except JaatoError:
+            self.conversation.own_answers.discard(question.question_id)
+            raise
         if isinstance(settled, Settled) and not settled.accepted and settled.answer:
-            self.conversation.note(describe_answer(settled.by, settled.answer), "yellow")
+            self.conversation.note(late_answer_text(settled.by, settled.answer), "yellow")
             self.changed()
 
     # --- the server ----------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import type { ClarificationQuestion, PermissionRequested, Status } from "../clie
 import { LongText } from "./code.tsx";
 import { Diff } from "./diff.tsx";
 import type { View } from "./store.ts";
-import { clock, oneLine, prose, valueText, visible } from "./text.ts";
+import { clock, lateAnswer, oneLine, prose, valueText, visible } from "./text.ts";
 
 /** Buttons do nothing for this long after a question appears, so that a second click does not answer the next one. */
 const SETTLE_MS = 400;
@@ -56,7 +56,7 @@ function Permission({ view, question, who, count, can }: Answerable<PermissionRe
   const [editing, setEditing] = useState(false);
   const [comment, setComment] = useState("");
   const [text, setText] = useState(() => JSON.stringify(question.arguments, null, 2));
-  const { error, busy, ready, send } = useAnswer(view, (answer: string, more: Given = {}) => view.session.answer(question, answer, more));
+  const { error, busy, ready, send } = useAnswer(view, question, (answer: string, more: Given = {}) => view.session.answer(question, answer, more));
   const off = !can || busy || !ready;
   const options = new Set(question.options);
   const offered = ANSWERS.filter((one) => options.has(one.answer) && (question.shape || !one.covers));
@@ -126,7 +126,7 @@ function Access({ access }: { access: NonNullable<PermissionRequested["access"]>
 
 function Clarification({ view, question, who, count, can }: Answerable<ClarificationQuestion>) {
   const form = useRef<HTMLFormElement>(null);
-  const { error, busy, ready, send } = useAnswer(view, (answers: (string | null)[]) => view.session.clarify(question, answers));
+  const { error, busy, ready, send } = useAnswer(view, question, (answers: (string | null)[]) => view.session.clarify(question, answers));
   const off = !can || busy || !ready;
   const submit = () => {
     const data = new FormData(form.current!);
@@ -173,7 +173,7 @@ function parseArguments(text: string): Record<string, unknown> | string {
 }
 
 /** Sends an answer once; `ready` becomes true a moment after the question appeared. */
-function useAnswer<A extends unknown[]>(view: View, ask: (...given: A) => Promise<{ accepted: boolean; by?: string; answer?: string }>) {
+function useAnswer<A extends unknown[]>(view: View, question: PermissionRequested | ClarificationQuestion, ask: (...given: A) => Promise<{ accepted: boolean; by?: string; answer?: string }>) {
   const [error, setError] = useState("");
   const [busy, setBusy] = useState(false);
   const [ready, setReady] = useState(false);
@@ -183,11 +183,13 @@ function useAnswer<A extends unknown[]>(view: View, ask: (...given: A) => Promis
   }, []);
   const send = (...given: A) => {
     setBusy(true);
+    view.answered.add(question.question_id);
     ask(...given).then(
       (settled) => {
-        if (!settled.accepted) view.notice("Another answer came first.", [settled.by, settled.answer].filter(Boolean).join(": "), "warning");
+        if (!settled.accepted && settled.answer) view.notice(lateAnswer(settled.by ?? "", settled.answer), "", "warning");
       },
       (failure: Error) => {
+        view.answered.delete(question.question_id);
         setError(failure.message);
         setBusy(false);
       },

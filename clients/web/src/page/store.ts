@@ -4,6 +4,7 @@ import { useEffect, useReducer } from "preact/hooks";
 
 import { type Client, type Entry, type ProtocolEvent, type Session, isUnfinished } from "../client/index.ts";
 import type { ContextBlock } from "../client/index.ts";
+import { otherAnswer } from "./text.ts";
 
 /** Something beside the conversation: what a command printed, a warning, a retry. */
 export interface Notice {
@@ -32,6 +33,8 @@ export class View {
   blocks: readonly ContextBlock[] = [];
   /** When permission questions were asked and settled, by call, in milliseconds. */
   waits = new Map<string, { asked: number; settled?: number }>();
+  /** The questions that were answered here and whose events have not arrived. */
+  answered = new Set<string>();
   progress = "";
   readonly client: Client;
   #notices = 0;
@@ -116,9 +119,12 @@ export class View {
       case "permission.requested":
         this.waits.set(event.call_id, { asked: Date.parse(event.timestamp) });
         return;
-      case "permission.resolved": {
-        const wait = this.waits.get(event.call_id);
+      case "permission.resolved":
+      case "clarification.resolved": {
+        const wait = event.type === "permission.resolved" ? this.waits.get(event.call_id) : undefined;
         if (wait) wait.settled = Date.parse(event.timestamp);
+        if (event.by && !this.answered.has(event.question_id)) this.notice(otherAnswer(event), "", "info", event.agent_id);
+        this.answered.delete(event.question_id);
         return;
       }
       case "context.updated":

@@ -1,5 +1,7 @@
 // Texts from outside, made safe to look at, and numbers for people.
 
+import type { ClarificationResolved, PermissionResolved } from "../client/index.ts";
+
 /** Escape sequences of terminals. */
 // oxlint-disable-next-line no-control-regex
 const SEQUENCES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[PX^_][^\u001b]*(?:\u001b\\)?|[@-Z\\-_])/g;
@@ -40,6 +42,29 @@ export function valueText(value: unknown): string {
   if (typeof value === "string") return value;
   const short = JSON.stringify(value);
   return short.length <= SHORT_CHARS ? short : JSON.stringify(value, null, 2);
+}
+
+/** The documented answers in words, as terminals have them. */
+const ANSWER_WORDS = new Map(Object.entries({
+  y: "yes", n: "no", a: "always", t: "yes, for this turn", i: "yes, until idle", once: "yes, once", never: "never",
+  all: "yes, to all pending", e: "yes, with edited arguments", c: "no, with a comment",
+}));
+
+/** The line about an answer that another client gave. */
+export function otherAnswer(event: PermissionResolved | ClarificationResolved): string {
+  const answer = event.type === "permission.resolved"
+    ? `${answerWords(event.answer)}${event.answer === "c" ? `: ${event.permission.reason}` : ""}`
+    : event.qa_pairs.map(([, given]) => given ?? "(no answer)").join("; ");
+  return `${oneLine(event.by ?? "", 80)} answered: ${oneLine(answer, 300)}`;
+}
+
+/** The line for an answer that came after that of another client. */
+export function lateAnswer(by: string, answer: string): string {
+  return `${oneLine(by, 80) || "Another client"} already answered: ${answerWords(answer)}`;
+}
+
+function answerWords(answer: string): string {
+  return ANSWER_WORDS.get(answer) ?? oneLine(answer, 300);
 }
 
 export function price(usd: number, unpriced = false): string {

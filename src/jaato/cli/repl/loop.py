@@ -15,6 +15,7 @@ import msgspec
 from jaato.abc.asker import Answer
 from jaato.cli.arguments.values import clean_text, is_command
 from jaato.cli.exit_codes import INTERRUPTED, OK
+from jaato.cli.output.answers import late_answer_text
 from jaato.cli.output.console import Console, one_line
 from jaato.cli.output.printer import print_sandbox
 from jaato.cli.output.transcript import print_opening, print_state
@@ -158,8 +159,7 @@ class Repl:
     async def _respond(self, question_id: str, answer: Answer | list[str | None]) -> None:
         settled = await self.client.ask(answer_command(self.session.id, question_id, answer))
         if isinstance(settled, Settled) and not settled.accepted and settled.answer:
-            who = one_line(settled.by, 80) or "Another client"
-            self.console.note(f"{who} already answered: {one_line(settled.answer, 300)}", "yellow")
+            self.console.note(late_answer_text(settled.by, settled.answer), "yellow")
 
     def _start(self, work: Coroutine[Any, Any, object]) -> None:
         """Run something in the background, and print its failure."""

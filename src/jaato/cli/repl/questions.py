@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jaato.abc.asker import Answer
+from jaato.cli.output.answers import other_answer_text
 from jaato.cli.output.console import Console, Look, one_line, visible
 from jaato.cli.output.printer import Line, SubagentNames, indent_argument
 from jaato.cli.repl.editor import NO_INPUT, PASTE, LineReader, get_typed_text
@@ -84,7 +85,8 @@ class Questions:
             case PermissionResolved() | ClarificationResolved():
                 first = self.current
                 if event.question_id not in self._answered and event.by and first is not None:
-                    self._print_other_answer(event)
+                    self._console.note("")
+                    self._console.note(other_answer_text(event), "yellow")
                 self._answered.discard(event.question_id)
                 self._pending = [one for one in self._pending if one.question_id != event.question_id]
                 if first is not None and self._has_changed(first):
@@ -98,15 +100,6 @@ class Questions:
             return False
         self._replies, self._editing = [], False
         return self.current is not None
-
-    def _print_other_answer(self, event: PermissionResolved | ClarificationResolved) -> None:
-        """Print the answer that another client gave."""
-        if isinstance(event, PermissionResolved):
-            answer = event.answer
-        else:
-            answer = "; ".join("(no answer)" if one is None else one for _, one in event.qa_pairs)
-        self._console.note("")
-        self._console.note(f"{one_line(event.by, 80)} answered: {one_line(answer, 300)}", "yellow")
 
     def restore(self, questions: list[PermissionRequested | ClarificationQuestion]) -> None:
         """Set the questions that are pending now, after a (re)connection; others were answered meanwhile."""

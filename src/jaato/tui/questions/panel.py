@@ -17,7 +17,6 @@ from textual.timer import Timer
 from textual.widgets import Static
 
 from jaato.abc.asker import Answer
-from jaato.cli.output.console import one_line
 from jaato.protocol.events import ClarificationQuestion, PermissionRequested
 from jaato.tui.lines_view import LinesView
 from jaato.tui.questions.dialogs import ArgumentsDialog, ClarificationForm, CommentDialog
@@ -222,8 +221,3 @@ class QuestionLines(LinesView):
     def on_paste(self, event: events.Paste) -> None:
         """What is pasted is no answer."""
         event.stop()
-
-
-def describe_answer(by: str, answer: str) -> str:
-    """A line about an answer that another client has given."""
-    return f"{one_line(by, 80) or 'Another client'} already answered: {one_line(answer, 300)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from jaato.cli.output.answers import other_answer_text
 from jaato.cli.output.console import one_line
 from jaato.cli.output.printer import (
     SubagentNames,
@@ -20,6 +21,7 @@ from jaato.protocol.events import (
     AgentCompleted,
     AgentCreated,
     AgentStatusChanged,
+    ClarificationResolved,
     Event,
     MessageModel,
     MessageUser,
@@ -64,6 +66,8 @@ class Conversation:
         """Calls without a result, by id."""
         self.shown_agent_id = ""
         """The agent whose layout notes are added to; empty: the root agent."""
+        self.own_answers: set[str] = set()
+        """The questions that were answered here and whose events have not arrived."""
         self._own_name = own_name
         self._open: dict[tuple[str, str], TextBlock | ThinkingBlock] = {}
         """The streamed texts, by agent and kind."""
@@ -163,13 +167,20 @@ class Conversation:
                 block = self._call(event.agent_id, event.call_id, event.tool, event.arguments)
                 block.status, block.preview = "asks", event.preview
                 block.changed()
-            case PermissionResolved() if event.call_id in self.calls:
-                self.calls[event.call_id].status = "waits"
-                self.calls[event.call_id].changed()
+            case PermissionResolved() | ClarificationResolved():
+                self._take_answer(event)
             case TurnCompleted():
                 self._end_turn(event)
             case _:
                 self._take_rest(event)
+
+    def _take_answer(self, event: PermissionResolved | ClarificationResolved) -> None:
+        if isinstance(event, PermissionResolved) and (block := self.calls.get(event.call_id)) is not None:
+            block.status = "waits"
+            block.changed()
+        if event.by and event.question_id not in self.own_answers:
+            self._notes(event, [(other_answer_text(event), "yellow")])
+        self.own_answers.discard(event.question_id)
 
     def _take_rest(self, event: Event) -> None:
         match event:
