@@ -23,13 +23,16 @@ from jaato.server.http.listeners import bind_tcp, bind_unix
 from jaato.settings import environment
 
 PAUSE_S = 0.02
+HOLD = "⏸"
 INFO = ModelInfo(
     "demo-model", "scripted", context_limit=64_000, vision=True, price_input=3.0, price_output=15.0
 )
 
 
 class PacedCast(Cast):
-    """Plays its scripts with a pause after each piece."""
+    """Plays its scripts with a pause after each piece, and after one with HOLD until the file `go` exists."""
+
+    go: Path
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """Play the next line."""
@@ -37,13 +40,17 @@ class PacedCast(Cast):
             if isinstance(chunk, TextDelta):
                 await anyio.sleep(PAUSE_S)
             yield chunk
+            while isinstance(chunk, TextDelta) and HOLD in chunk.text and not self.go.exists():
+                await anyio.sleep(PAUSE_S)
 
 
 async def main(home: Path, port: int, script: Path) -> None:
     """Serve until stopped."""
     scripts = msgspec.json.decode(script.read_bytes(), type=dict[str, list[Step]])
+    cast = PacedCast(scripts, INFO)
+    cast.go = home / "work/go"
     base = SessionOptions(
-        provider=PacedCast(scripts, INFO),
+        provider=cast,
         model="demo-model",
         state_dir=home / "state",
         environ={"HOME": str(home), "PATH": environment()["PATH"], "JAATO_SANDBOX": "full"},

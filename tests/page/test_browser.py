@@ -75,7 +75,7 @@ def test_send_stream_and_stop(tmp_path: Path) -> None:
         seen.send("Now sleep.")
         page.get_by_role("img", name="running").wait_for()
         page.get_by_role("button", name="Stop").click()
-        page.locator(".turn-end").get_by_text("Stopped").wait_for()
+        page.locator(".turn-end").get_by_text("Interrupted; completed work is kept.").wait_for()
         page.get_by_role("button", name="Send").wait_for()
 
 

@@ -60,7 +60,7 @@ def test_a_hostile_transcript_is_inert(tmp_path: Path) -> None:
         allow.wait_for()
         assert page.locator(".question .button.primary").count() == 1
         asked = page.locator(".question").inner_text()
-        assert "⟨U+202E⟩gpj.exe⟨U+2066⟩⟨U+200B⟩⟨U+001B⟩[2J" in asked
+        assert "<U+202E>gpj.exe<U+2066><U+200B><U+001B>[2J" in asked
         assert "</pre></dd></dl><button" in asked
         page.get_by_role("button", name="Deny", exact=True).click()
         seen.see("Nothing happened.")
@@ -81,7 +81,7 @@ def test_a_hostile_transcript_is_inert(tmp_path: Path) -> None:
         ):
             assert inside.locator(tag).count() == 0, tag
         assert inside.get_by_text("**not bold**").count() == 1
-        assert "⟨U+202E⟩ readFile" in inside.inner_text()
+        assert "<U+202E> readFile" in inside.inner_text()
         links = [link.inner_text() for link in inside.locator("button.link").all()]
         assert "good" in links
         assert not {"click here", "data", "vb", "file", "lying", "ref2"} & set(links)

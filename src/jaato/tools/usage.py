@@ -11,6 +11,7 @@ from jaato.abc.store import Damaged, UsageRow
 from jaato.errors import ConfigError
 from jaato.protocol.messages import Usage
 from jaato.protocol.usage import AgentBegan, CallUsed, ReplyUsed, SummaryUsed, TurnUsed, UsageRecord
+from jaato.settings.budgets import format_amount
 
 Group = Literal["day", "session", "agent", "model", "tool"]
 GROUPS: tuple[Group, ...] = get_args(Group)
@@ -67,7 +68,7 @@ class Totals(msgspec.Struct):
         """The price for people; `at least` where that of some calls is unknown."""
         if self.is_price_unknown:
             return "price unknown"
-        text = "$0" if not self.cost_usd else f"${self.cost_usd:,.{2 if self.cost_usd >= 1 else 4}f}"
+        text = format_amount("usd", self.cost_usd) if self.cost_usd else "$0"
         return f"at least {text}" if self.unpriced_calls else text
 
 

@@ -6,7 +6,8 @@ import { CopyButton, LongText } from "./code.tsx";
 import { Diff } from "./diff.tsx";
 import { MediaView } from "./media.tsx";
 import type { View } from "./store.ts";
-import { duration, oneLine, printed, valueText, visible } from "./text.ts";
+import { oneLine, printed, valueText, visible } from "./text.ts";
+import { argumentsText, duration } from "./wording.ts";
 
 export type CallState =
   | { kind: "done"; end: ToolCallEnd }
@@ -32,7 +33,7 @@ export function Call({ view, name, given, malformed, state, showAgent }: Props) 
       <summary>
         <span class="call-mark" role="img" aria-label={look.label}>{look.mark}</span>
         <code class="call-name">{oneLine(name, 60)}</code>
-        <span class="call-args" dir="ltr">{summaryOf(given)}</span>
+        <span class="call-args" dir="ltr">{oneLine(argumentsText(given), 160)}</span>
         <span class="call-facts">{factsOf(state)}</span>
       </summary>
       <div class="call-body">
@@ -56,13 +57,6 @@ function lookOf(state: CallState): { mark: string; label: string; className: str
   if (end.permission?.decision === "denied") return { mark: "⊘", label: "denied", className: "denied" };
   const failed = !end.result.ok || (exitCode(end) ?? 0) !== 0;
   return failed ? { mark: "✕", label: "failed", className: "failed" } : { mark: "✓", label: "done", className: "done" };
-}
-
-/** The arguments on one line: a command or a path first. */
-export function summaryOf(given: Readonly<Record<string, unknown>>): string {
-  const main = ["command", "path", "file_path", "query", "pattern", "url", "task"].find((name) => typeof given[name] === "string");
-  if (main) return oneLine(given[main] as string, 160);
-  return oneLine(Object.entries(given).map(([name, value]) => `${name}=${valueText(value)}`).join(" "), 160);
 }
 
 function factsOf(state: CallState): string {

@@ -6,7 +6,8 @@ import type { ClarificationQuestion, PermissionRequested, Status } from "../clie
 import { LongText } from "./code.tsx";
 import { Diff } from "./diff.tsx";
 import type { View } from "./store.ts";
-import { clock, lateAnswer, oneLine, prose, valueText, visible } from "./text.ts";
+import { clock, oneLine, prose, valueText, visible } from "./text.ts";
+import { lateAnswer } from "./wording.ts";
 
 /** Buttons do nothing for this long after a question appears, so that a second click does not answer the next one. */
 const SETTLE_MS = 400;

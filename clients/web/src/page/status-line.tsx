@@ -6,7 +6,8 @@ import type { Status } from "../client/index.ts";
 import { canNotify } from "./notify.ts";
 import type { PanelName } from "./panels.tsx";
 import { useView, type View } from "./store.ts";
-import { oneLine, price, tokens } from "./text.ts";
+import { oneLine } from "./text.ts";
+import { price, tokens } from "./wording.ts";
 
 const STATUS: Record<Status, string> = {
   online: "connected", connecting: "connecting", offline: "offline", refused: "not paired", outdated: "reload needed", closed: "closed",
@@ -33,7 +34,7 @@ export function StatusLine({ view, status, openPanel }: { view: View; status: St
           <meter min={0} max={100} high={80} value={percent} aria-label="Context used">{percent} %</meter> {percent} %
         </button>
       ) : null}
-      <button type="button" class="quiet" onClick={() => openPanel("usage")}>{tokens(total)} tokens · {price(state.cost_usd, state.unpriced)}</button>
+      <button type="button" class="quiet" onClick={() => openPanel("usage")}>{tokens(total)} tokens · {price(state.unpriced ? null : state.cost_usd)}</button>
       {others > 0 ? <span title={(info?.clients ?? []).map((client) => oneLine(client.name, 60)).join(", ")}>+{others} watching</span> : null}
       {asking ? <button type="button" class="quiet" title="Show a notification of the system when a question waits and this page is not in view" onClick={() => void Notification.requestPermission().then(() => setAsking(false))}>Notify me</button> : null}
     </div>

@@ -4,7 +4,7 @@ import { useEffect, useReducer } from "preact/hooks";
 
 import { type Client, type Entry, type ProtocolEvent, type Session, isUnfinished } from "../client/index.ts";
 import type { ContextBlock } from "../client/index.ts";
-import { otherAnswer } from "./text.ts";
+import { budgetText, otherAnswer, retryText } from "./wording.ts";
 
 /** Something beside the conversation: what a command printed, a warning, a retry. */
 export interface Notice {
@@ -141,21 +141,22 @@ export class View {
   #noteRest(event: ProtocolEvent): void {
     switch (event.type) {
       case "retry":
-        return this.notice(`Retry ${event.attempt} of ${event.max_attempts} in ${Math.ceil(event.wait_s)} s`, event.error.message, "warning", event.agent_id);
+        return this.notice("", retryText(event), "warning", event.agent_id);
       case "error":
-        return this.notice("Error", event.error.message, "error", event.agent_id);
+        return this.notice("error:", event.error.message, "error", event.agent_id);
       case "system.message":
         return this.notice(event.level === "error" ? "Error" : "Notice", event.text, event.level ?? "info", event.agent_id);
       case "background.updated":
-        if (event.status === "running") return this.notice(`Background task ${event.task_id} started`, event.tool);
-        return this.notice(`Background task ${event.task_id} ${event.status}`, event.tool, event.status === "failed" ? "warning" : "info");
+        return this.notice("", `background task ${event.task_id} (${event.tool}): ${event.status}`, event.status === "failed" ? "warning" : "info");
       case "waypoint.updated":
-        return this.notice(`Waypoint ${event.waypoint.id} ${event.action}`, event.waypoint.description);
+        return this.notice("", `waypoint ${event.waypoint.id} ${event.action}: ${event.waypoint.description}`);
       case "session.updated":
-        if (event.model || event.mode) this.notice("Changed", [event.model && `model ${event.model}`, event.mode && `mode ${event.mode}`].filter(Boolean).join(", "));
+        if (event.model) this.notice("", `the model is now ${event.model}`);
+        if (event.mode) this.notice("", `the mode is now ${event.mode}`, "warning");
         return;
       case "budget.updated":
-        if (event.status === "reached") this.notice(`Budget per ${event.scope} used up`, `${event.used} of ${event.limit} ${event.unit}`, "warning");
+        if (event.status === "extended") this.notice("", budgetText(event));
+        else this.notice(`Budget per ${event.scope} used up`, `${event.used} of ${event.limit} ${event.unit}`, "warning");
         return;
     }
   }

@@ -2,7 +2,8 @@
 
 import type { TurnCompleted } from "../client/index.ts";
 import type { View } from "./store.ts";
-import { duration, oneLine } from "./text.ts";
+import { oneLine } from "./text.ts";
+import { duration } from "./wording.ts";
 
 interface Bar {
   kind: "model" | "tool" | "wait";

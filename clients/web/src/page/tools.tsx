@@ -3,7 +3,8 @@
 import { useState } from "preact/hooks";
 
 import type { View } from "./store.ts";
-import { oneLine, tokens } from "./text.ts";
+import { oneLine } from "./text.ts";
+import { tokens } from "./wording.ts";
 
 interface Tool {
   name: string;

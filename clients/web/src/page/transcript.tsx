@@ -9,8 +9,9 @@ import { LongText } from "./code.tsx";
 import { Markdown, StreamedMarkdown } from "./markdown.tsx";
 import { MediaView } from "./media.tsx";
 import type { Item, Notice, View } from "./store.ts";
-import { browserName, clock, duration, oneLine, price, prose, tokens } from "./text.ts";
+import { browserName, clock, oneLine, prose } from "./text.ts";
 import { Timeline } from "./timeline.tsx";
+import { compactionText, turnEnd, turnSummary } from "./wording.ts";
 
 const NEAR_END_PX = 60;
 
@@ -229,35 +230,32 @@ function Queued({ message }: { message: Message }) {
   );
 }
 
-const REASONS: Record<TurnCompleted["reason"], string> = {
-  stop: "", cancelled: "Stopped", limit: "Limit reached", length: "The answer was cut: its length limit is reached",
-  refusal: "Refused", error: "Failed", interrupted: "Interrupted; completed work is kept",
-};
-
 function TurnEnd({ entry, view }: { entry: TurnCompleted; view: View }) {
-  const why = REASONS[entry.reason];
-  const used = (entry.usage.input_tokens ?? 0) + (entry.usage.output_tokens ?? 0);
-  const facts = [duration(entry.duration_s), `${tokens(used)} tokens`];
-  if (entry.tool_calls) facts.push(`${entry.tool_calls} call${entry.tool_calls === 1 ? "" : "s"}`);
-  if (entry.cost_usd != null) facts.push(price(entry.cost_usd));
+  const why = turnEnd(entry);
   return (
     <div class={`turn-end ${entry.reason}`}>
-      {why ? <p class={entry.reason === "error" || entry.reason === "limit" ? "error-text" : "warning-text"}>{why}{entry.error ? `: ${prose(entry.error.message)}` : ""}</p> : null}
-      <Timeline view={view} turn={entry} label={facts.join(" · ")} />
+      {why ? <p class={entry.reason === "error" || entry.reason === "limit" ? "error-text" : "warning-text"}>{prose(why)}</p> : null}
+      <Timeline view={view} turn={entry} label={turnSummary(entry, innerTurns(view, entry))} />
     </div>
   );
 }
 
+/** The turns of subagents that ended within a turn of the root agent. */
+function innerTurns(view: View, turn: TurnCompleted): TurnCompleted[] {
+  if (turn.agent_id !== view.session.state.root_agent_id) return [];
+  const ends = view.items.filter((item): item is TurnCompleted => item.type === "turn.completed" && item.seq < turn.seq);
+  return ends.slice(ends.findLastIndex((end) => end.agent_id === turn.agent_id) + 1);
+}
+
 function Compaction({ entry }: { entry: GcCompleted }) {
-  const text = entry.problem ? `The context was not compacted: ${entry.problem}` : `Context compacted: ${tokens(entry.tokens_before)} to about ${tokens(entry.tokens_after)} tokens (${entry.strategy})`;
-  return <p class={`notice ${entry.problem ? "warning" : ""}`}>{prose(text)}</p>;
+  return <p class={`notice ${entry.problem ? "warning" : ""}`}>{compactionText(entry)}</p>;
 }
 
 function NoticeView({ notice }: { notice: Notice }) {
   const lines = notice.text.includes("\n");
   return (
     <div class={`notice ${notice.level}`} role={notice.level === "error" ? "alert" : undefined}>
-      <b>{oneLine(notice.title)}</b>{lines ? <pre class="plain"><LongText text={prose(notice.text)} /></pre> : <> <span>{prose(notice.text)}</span></>}
+      {notice.title ? <b>{oneLine(notice.title)} </b> : null}{lines ? <pre class="plain"><LongText text={prose(notice.text)} /></pre> : <span>{prose(notice.text)}</span>}
     </div>
   );
 }
@@ -267,6 +265,6 @@ function Announcer({ view, agentId }: { view: View; agentId: string }) {
   const last = view.items.findLast((item) => item.type !== "notice" && item.agent_id === agentId);
   let text = "";
   if (last?.type === "message.model") text = last.message.parts.map((part) => (part.type === "text" ? part.text : "")).join(" ");
-  else if (last?.type === "turn.completed") text = REASONS[last.reason] || "The agent has finished.";
+  else if (last?.type === "turn.completed") text = turnEnd(last) || "The agent has finished.";
   return <div class="sr-only" role="status" aria-live="polite">{oneLine(text, 1_000)}</div>;
 }

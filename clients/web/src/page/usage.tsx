@@ -2,7 +2,8 @@
 
 import type { TurnCompleted } from "../client/index.ts";
 import type { View } from "./store.ts";
-import { duration, oneLine, price, tokens } from "./text.ts";
+import { oneLine } from "./text.ts";
+import { duration, price, tokens } from "./wording.ts";
 
 const SHOWN_TURNS = 40;
 const HEIGHT = 90;
@@ -17,7 +18,7 @@ export function Usage({ view, agentId }: { view: View; agentId: string }) {
     ["Input", `${input.toLocaleString("en")} tokens`],
     ["of it cached", input ? `${cached.toLocaleString("en")} (${Math.round((cached / input) * 100)} %)` : "0"],
     ["Output", `${(usage.output_tokens ?? 0).toLocaleString("en")} tokens`],
-    ["Price", price(state.cost_usd, state.unpriced)],
+    ["Price", price(state.unpriced ? null : state.cost_usd)],
     ["Turns", String(state.turns)],
   ];
   return (
@@ -28,7 +29,7 @@ export function Usage({ view, agentId }: { view: View; agentId: string }) {
       {turns.length ? <Chart turns={turns} /> : <p class="muted">No turn has ended yet.</p>}
       <h4>Session</h4>
       <dl class="facts">{facts.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>
-      {state.unpriced ? <p class="muted">Some model calls have no known price.</p> : null}
+      {state.unpriced ? <p class="muted">Some model calls have no known price; the others cost {price(state.cost_usd)}.</p> : null}
     </>
   );
 }

@@ -25,7 +25,7 @@ from jaato.cli.connect import connect
 from jaato.cli.exit_codes import ERROR, INTERRUPTED, discard_output, print_message
 from jaato.cli.output.console import Console
 from jaato.cli.output.deltas import DeltaFilter
-from jaato.cli.output.printer import EventPrinter, SubagentNames, summary_line
+from jaato.cli.output.printer import INCOMPLETE, EventPrinter, SubagentNames, summary_line
 from jaato.cli.output.run_result import RunResult, failure_document, print_document
 from jaato.cli.signals import SignalPipe
 from jaato.client.blocking import Client
@@ -57,10 +57,6 @@ from jaato.settings import environment
 MAX_SCHEMA_TRIES = 3
 MAX_MISSED = 900
 """Durable events that are fetched after a snapshot; the server sends about so many."""
-INCOMPLETE = {
-    "refusal": "The model refused to continue.",
-    "length": "The answer was truncated at the maximum length.",
-}
 
 
 def main(args: Namespace) -> int:

@@ -40,6 +40,11 @@ MAX_ARGUMENT_LINES = 30
 MAX_LINE_CHARS = 1_000
 MIN_WIDTH = 20
 Line = tuple[str, Look]
+INCOMPLETE = {
+    "refusal": "The model refused to continue.",
+    "length": "The answer was truncated at the maximum length.",
+}
+"""Why an answer is incomplete, by the reason of the turn's end."""
 
 
 class SubagentNames:
@@ -275,8 +280,9 @@ def value_text(value: Any) -> str:
         first = value.split("\n", 1)[0]
         cut = first if len(first) <= 60 else first[:59] + "…"
         more = f" (+{len(value) - len(cut)} characters)" if len(value) > len(cut) else ""
-        return f"{cut!r}{more}" if " " in cut or not cut else f"{cut}{more}"
-    text = str(value)
+        quoted = json.dumps(cut, ensure_ascii=False) if " " in cut or not cut else cut
+        return f"{quoted}{more}"
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if len(text) <= 60 else text[:59] + "…"
 
 
@@ -342,7 +348,7 @@ def price_text(cost_usd: float | None) -> str:
     """A price for people."""
     if cost_usd is None:
         return "price unknown"
-    return "$0" if cost_usd == 0 else f"${cost_usd:.4f}" if cost_usd < 1 else f"${cost_usd:.2f}"
+    return format_amount("usd", cost_usd) if cost_usd else "$0"
 
 
 def usage_text(usage: Usage) -> str:
@@ -368,7 +374,7 @@ def turn_end_lines(turn: TurnCompleted) -> Iterator[Line]:
         case "cancelled" | "interrupted":
             yield "Interrupted; completed work is kept.", "yellow"
         case "refusal" | "length":
-            yield f"The answer is incomplete: {turn.reason}.", "yellow"
+            yield INCOMPLETE[turn.reason], "yellow"
 
 
 def summary_line(
