@@ -31,6 +31,8 @@ class Editor:
         self.form_answer: dict[str, Any] = {}
         self.withdrawn: list[Any] = []
         """The ids of requests that the agent has withdrawn."""
+        self.open: set[Any] = set()
+        """The ids of permission requests that were neither answered nor withdrawn."""
         self.decided = asyncio.Event()
         """Set it when `choose` gives another answer to open requests."""
         self.changed = asyncio.Event()
@@ -71,9 +73,15 @@ class Editor:
         """The connection is known by its return value."""
 
     def observe(self, event: StreamEvent) -> None:
-        """Note what the library does not handle yet."""
-        if event.direction is StreamDirection.INCOMING and event.message.get("method") == "$/cancel_request":
+        """Note which requests are open, and what the library does not handle yet."""
+        method, request = event.message.get("method"), event.message.get("id")
+        if event.direction is not StreamDirection.INCOMING:
+            self.open.discard(request if method is None else None)
+        elif method == "session/request_permission":
+            self.open.add(request)
+        elif method == "$/cancel_request":
             self.withdrawn.append(event.message["params"]["requestId"])
+            self.open.discard(event.message["params"]["requestId"])
             self.changed.set()
 
     # --- what is shown -----------------------------------------------------------------------------------------------
