@@ -111,6 +111,21 @@ BAD = [
     ),
     (b'{"jsonrpc": "2.0", "id": "x", "result": {}}\n', 0),
     (b'{"jsonrpc": "2.0", "id": "x", "error": {"code": 1}}\n', 0),
+    (b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "no JSON"}}\n', 0),
+    (b'{"jsonrpc": "2.0", "method": "session/none", "params": {"sessionId": 4}}\n', 0),
+    (
+        b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": Infinity}}\n',
+        -32700,
+    ),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 65536}}\n', -32602),
+    ('{"jsonrpc": "2.0", "id": 1, "method": "session/list"}'.encode("utf-16-le") + b"\n", -32700),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "' + b"x" * 100_000 + b'", "params": {}}\n', -32601),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "session/list", "params": {"cwd": "work"}}\n', -32602),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "session/list", "params": {"cursor": "\\ud800"}}\n', -32602),
+    (
+        b'{"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": "/a\\u0000b", "mcpServers": []}}\n',
+        -32602,
+    ),
     (b'{"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "none"}}\n', 0),
     (b'{"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 1}}\n', 0),
     (b"\n \n", 0),
@@ -134,6 +149,82 @@ def test_bad_input_is_answered_and_loses_nothing(raw: Raw, alone: Desk) -> None:
         raw.ask("q", "session/prompt", sessionId=session, prompt=prompt)["result"]["stopReason"] == "end_turn"
     )
     assert raw.end() == 0
+
+
+def test_each_request_that_has_an_id_is_answered_with_it(raw: Raw) -> None:
+    """Also one whose parameters are missing, null or of the wrong kind, so that the editor waits for nothing."""
+    for params, has_result in (("null", True), ("{}", True), ("[]", False), ("4", False)):
+        raw.send(b'{"jsonrpc":"2.0","id":"l","method":"session/list","params":%s}\n' % params.encode())
+        answer = raw.read()
+        assert (answer["id"], "result" in answer) == ("l", has_result)
+    raw.send({"jsonrpc": "2.0", "id": 7, "method": "session/list"})
+    assert raw.read()["result"] == {"sessions": []}
+
+
+def test_metadata_replaces_no_parameter(raw: Raw, alone: Desk) -> None:
+    """What an editor adds under `_meta` may have any names."""
+    meta = {"cwd": "/", "self": 1, "session_id": ["none"], "traceparent": "00-1-2-3"}
+    made = raw.ask("s", "session/new", cwd=str(alone.work), mcpServers=[], _meta=meta)["result"]
+    prompt = [{"type": "text", "text": "hi"}]
+    ended = raw.ask("p", "session/prompt", sessionId=made["sessionId"], prompt=prompt, _meta=meta)
+    assert ended["result"]["stopReason"] == "end_turn"
+    listed = raw.ask("l", "session/list", cwd=str(alone.work), _meta=meta)["result"]["sessions"]
+    assert [row["cwd"] for row in listed] == [str(alone.work)]
+
+
+@pytest.mark.parametrize("error", ["no", [1], None, {}, {"code": "x", "message": 5}])
+def test_an_error_of_any_shape_denies_and_ends_nothing(alone: Desk, error: Any) -> None:
+    """The editor's answer to a permission request is no error of JSON-RPC: the call is denied, the session goes on."""
+    script = alone.script(
+        call("get_tool_schemas", names=["writeNewFile"]),
+        call("writeNewFile", path="a.txt", content="hello\n"),
+        say("denied"),
+        say("again"),
+    )
+    raw = Raw(alone, *script, "--no-daemon")
+    try:
+        raw.send(HELLO)
+        raw.read()
+        session = raw.ask("s", "session/new", cwd=str(alone.work), mcpServers=[])["result"]["sessionId"]
+        prompt = [{"type": "text", "text": "hi"}]
+        asked = raw.ask("p", "session/prompt", sessionId=session, prompt=prompt)
+        assert asked["method"] == "session/request_permission"
+        raw.send({"jsonrpc": "2.0", "id": asked["id"], "error": error})
+        assert raw.read()["result"]["stopReason"] == "end_turn"
+        assert (
+            raw.ask("q", "session/prompt", sessionId=session, prompt=prompt)["result"]["stopReason"]
+            == "end_turn"
+        )
+        assert raw.end() == 0
+    finally:
+        raw.close()
+    assert not (alone.work / "a.txt").exists()
+
+
+def test_a_line_is_whole_when_its_session_is_closed(desk: Desk) -> None:
+    """The editor does not read while long texts are sent, and closes their sessions: no line begins within another."""
+    raw = Raw(desk, *desk.script(say("y" * 1_000_000)))
+    try:
+        raw.send(HELLO)
+        raw.read()
+        sessions = [
+            raw.ask(number, "session/new", cwd=str(desk.work), mcpServers=[])["result"]["sessionId"]
+            for number in range(3)
+        ]
+        for number, session in enumerate(sessions):
+            params = {"sessionId": session, "prompt": [{"type": "text", "text": "hi"}]}
+            raw.send({"jsonrpc": "2.0", "id": f"p{number}", "method": "session/prompt", "params": params})
+        for session in sessions:
+            while not any(event["type"] == "turn.completed" for event in desk.events(session)):
+                select.select([], [], [], 0.1)
+        for session in sessions:
+            params = {"sessionId": session}
+            raw.send({"jsonrpc": "2.0", "id": f"c{session}", "method": "session/close", "params": params})
+        answers = {raw.read()["id"] for _ in range(6)}
+        assert answers == {"p0", "p1", "p2", *(f"c{session}" for session in sessions)}
+        assert raw.end() == 0
+    finally:
+        raw.close()
 
 
 def test_a_huge_message_is_refused(raw: Raw) -> None:
@@ -161,7 +252,7 @@ def test_a_flood_of_requests_is_bounded(alone: Desk) -> None:
         for number in range(200):
             raw.send({"jsonrpc": "2.0", "id": number, "method": "session/prompt", "params": params})
         answers = [raw.read() for _ in range(200 - 64)]
-        assert all(answer["error"]["code"] == -32000 for answer in answers)
+        assert all(answer["error"]["code"] == -32800 for answer in answers)
         assert raw.end() == 0
     finally:
         raw.close()
@@ -281,6 +372,21 @@ def test_a_killed_server_is_started_again_and_the_turn_goes_on(desk: Desk) -> No
             assert editor.text() == "recovered"
             assert (await editor.say(session, "more")).stop_reason == "end_turn"
             assert editor.text() == "recoveredand on"
+
+    run(story())
+
+
+def test_a_prompt_while_the_server_is_gone_runs_whole(desk: Desk) -> None:
+    """The server died before the prompt: the session is opened with the editor's options first, so that its turn is not
+    ended by that."""
+    script = desk.script(call("run", command="sleep 1"), say("done"))
+
+    async def story() -> None:
+        async with editing(desk, *script) as editor:
+            session = await editor.new(desk)
+            await asyncio.to_thread(desk.kill_server)
+            assert (await editor.say(session, "work")).stop_reason == "end_turn"
+            assert editor.text() == "done"
 
     run(story())
 

@@ -302,6 +302,80 @@ def test_a_server_that_does_not_start_leaves_the_session_without(desk: Desk) -> 
     run(story())
 
 
+SLEEP = call("run", command="echo begun; sleep 300")
+
+
+def test_closing_cancels_the_prompt_and_withdraws_its_question(desk: Desk) -> None:
+    """A close in mid-turn is a cancel: the prompt ends so, an open request is withdrawn."""
+    script = desk.script(ACTIVATE, WRITE, say("never"))
+
+    async def story() -> None:
+        async with editing(desk, *script, choose=lambda *_: None) as editor:
+            session = await editor.new(desk)
+            prompt = asyncio.create_task(editor.say(session, "write"))
+            await editor.wait(lambda: editor.requests)
+            await editor.agent.close_session(session_id=session)
+            assert (await prompt).stop_reason == "cancelled"
+            await editor.wait(lambda: editor.withdrawn)
+        async with editing(desk, *desk.script(SLEEP, say("never"), name="other.json")) as editor:
+            session = await editor.new(desk)
+            prompt = asyncio.create_task(editor.say(session, "wait"))
+            await editor.wait(lambda: "begun" in str(editor.of("tool_call_update")))
+            await editor.agent.close_session(session_id=session)
+            assert (await prompt).stop_reason == "cancelled"
+
+    run(story())
+    assert not (desk.work / "a.txt").exists()
+
+
+def test_loading_in_mid_turn_keeps_the_prompt(desk: Desk) -> None:
+    """The conversation is shown again, the open question asked again, and the prompt ends with its turn."""
+    script = desk.script(ACTIVATE, WRITE, say("written"), say("more"))
+
+    async def story() -> None:
+        async with editing(desk, *script, choose=lambda *_: None) as editor:
+            session = await editor.new(desk)
+            prompt = asyncio.create_task(editor.say(session, "write"))
+            await editor.wait(lambda: editor.requests)
+            editor.choose = lambda *_: "allow_once" if len(editor.requests) > 1 else None
+            await editor.agent.load_session(cwd=str(desk.work), session_id=session, mcp_servers=[])
+            assert (await prompt).stop_reason == "end_turn"
+            assert len(editor.requests) == 2
+            assert len(editor.withdrawn) == 1
+            await editor.say(session, "again")
+            assert editor.text() == "writtenmore"
+
+    run(story())
+    assert (desk.work / "a.txt").exists()
+
+
+def test_a_session_is_opened_once_by_its_own_id_and_directory(desk: Desk) -> None:
+    """Loads of one session at once, an abbreviated id and another directory are refused; nothing is shown twice."""
+    script = desk.script(say("one"), say("two"), say("three"))
+
+    async def story() -> None:
+        async with editing(desk, *script) as editor:
+            session = await editor.new(desk)
+            await editor.say(session, "first")
+
+            async def load(cwd: Path = desk.work, name: str = session) -> bool:
+                try:
+                    await editor.agent.load_session(cwd=str(cwd), session_id=name, mcp_servers=[])
+                except RequestError:
+                    return False
+                return True
+
+            assert sum(await asyncio.gather(*(load() for _ in range(4)))) == 1
+            assert not await load(name=session[:-2])
+            assert not await load(cwd=desk.home)
+            editor.updates.clear()
+            assert await load()
+            await editor.say(session, "second")
+            assert editor.text() == "onetwo"
+
+    run(story())
+
+
 def test_many_sessions_at_once(desk: Desk) -> None:
     """Prompts of different sessions run beside each other."""
     script = desk.script(call("run", command="sleep 0.2; echo over"), say("done"))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from acp.exceptions import RequestError
 from acp.meta import PROTOCOL_VERSION
 from acp.schema import Implementation, McpCapabilities, PromptCapabilities, SessionCapabilities
 from msgspec.structs import replace
@@ -18,10 +21,12 @@ from jaato.acp.session import EditorSession
 from jaato.acp.streams import EditorStreams
 from jaato.acp.updates import MODES, config_options, mode_state
 from jaato.cli.exit_codes import print_message
-from jaato.cli.output.console import one_line
+from jaato.cli.output.console import one_line, visible
 from jaato.client.connection import Client, word
-from jaato.errors import JaatoError, SessionBusy
-from jaato.protocol.commands import SessionCreate, SessionList, SessionUpdate
+from jaato.client.session import RemoteSession
+from jaato.errors import JaatoError, SessionBusy, SessionNotFound
+from jaato.lazy_pattern import lazy_pattern
+from jaato.protocol.commands import SessionCreate, SessionDetach, SessionList, SessionUpdate
 from jaato.protocol.frames import Opened, Sessions
 from jaato.runtime.provider_selection import usable_providers
 from jaato.settings import load
@@ -30,6 +35,7 @@ from jaato.version import __version__
 
 LOGIN_METHOD = "jaato-login"
 DETACH_TIMEOUT_S = 5.0
+CURSOR = lazy_pattern(r"\d{4}-\S+ s[0-9A-Za-z]+")
 Server = schema.HttpMcpServer | schema.SseMcpServer | schema.AcpMcpServer | schema.McpServerStdio
 Options = dict[str, Any]
 
@@ -44,9 +50,10 @@ class EditorAgent:
         self._editor: Editor
         self._sessions: dict[str, EditorSession] = {}
         self._has_forms = False
-        self._tasks: set[asyncio.Task[None]] = set()
         self.failure: JaatoError | None = None
         """Why the program ends, if not because the editor has ended it."""
+        self._opened_now: set[str] = set()
+        """The stored sessions that are being opened."""
         streams.on_session = self._start_session
         client.on_connection = self._connection_changed
 
@@ -112,28 +119,31 @@ class EditorAgent:
         self, cwd: str, session_id: str, mcp_servers: list[Server] | None = None, **_: Any
     ) -> schema.LoadSessionResponse:
         """Open a stored session and send its conversation."""
-        session = await self._open(session_id, cwd, mcp_servers)
-        await session.replay()
-        session.start()
-        return schema.LoadSessionResponse(**self._state_of(session))
+        async with self._opening(session_id):
+            session = await self._open(session_id, cwd, mcp_servers)
+            await session.replay()
+            session.start()
+            return schema.LoadSessionResponse(**self._state_of(session))
 
     @map_errors
     async def resume_session(
         self, session_id: str, cwd: str, mcp_servers: list[Server] | None = None, **_: Any
     ) -> schema.ResumeSessionResponse:
         """Open a stored session without its conversation."""
-        session = await self._open(session_id, cwd, mcp_servers)
-        session.start()
-        return schema.ResumeSessionResponse(**self._state_of(session))
+        async with self._opening(session_id):
+            session = await self._open(session_id, cwd, mcp_servers)
+            session.start()
+            return schema.ResumeSessionResponse(**self._state_of(session))
 
     @map_errors
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> schema.ListSessionsResponse:
         """The stored sessions of a directory, or of all, newest first."""
-        found = await self._client.ask(
-            SessionList(workspace=replace_surrogates(cwd) if cwd else None, cursor=cursor)
-        )
+        if cursor is not None and not CURSOR.fullmatch(cursor):
+            raise invalid_params("The cursor is none of a list; take it from nextCursor of the page before.")
+        workspace = None if cwd is None else read_cwd(cwd)
+        found = await self._client.ask(SessionList(workspace=workspace, cursor=cursor))
         assert isinstance(found, Sessions)
         rows = [
             schema.SessionInfo(
@@ -149,10 +159,12 @@ class EditorAgent:
     @map_errors
     async def close_session(self, session_id: str, **_: Any) -> schema.CloseSessionResponse:
         """Leave a session; it is kept."""
-        session = self._find(session_id)
-        del self._sessions[session.session.id]
-        await session.cancel()
-        await session.close()
+        session = self._sessions.pop(self._find(session_id).session.id)
+        with suppress(SessionNotFound):  # another client has deleted it
+            await session.settle()
+        left = await session.leave(withdraw=True)
+        for prompt in left[0]:
+            prompt.end("cancelled")
         return schema.CloseSessionResponse()
 
     # --- in a session --------------------------------------------------------------------------------------------------
@@ -194,7 +206,7 @@ class EditorAgent:
             case "mode", str():
                 await self._set_mode(session, value)
                 options = config_options(session.session, mode=value)
-            case "model", str():
+            case "model", str() if value:
                 state, model = session.session.state, replace_surrogates(value)
                 change = SessionUpdate(session_id=state.session_id, provider=state.provider, model=model)
                 await self._client.ask(change)
@@ -215,12 +227,11 @@ class EditorAgent:
 
     def _creation_in(self, cwd: str, servers: list[Server] | None) -> SessionCreate:
         """The command that opens a session for this editor. Raises `RequestError`."""
-        if not os.path.isabs(cwd):
-            raise invalid_params(f"cwd is an absolute path, not {one_line(cwd, 100)!r}.")
+        workspace = read_cwd(cwd)
         once = "" if self._client.in_process else word()
         return replace(
             self._creation,
-            workspace=replace_surrogates(cwd),
+            workspace=workspace,
             mcp_servers=server_entries(servers or []),
             once=once,
         )
@@ -240,17 +251,46 @@ class EditorAgent:
         assert isinstance(opened, Opened)
         return opened, "\n".join(filter(None, [notice, opened.notice]))
 
+    @asynccontextmanager
+    async def _opening(self, session_id: str) -> AsyncIterator[None]:
+        """While a stored session is opened. Raises `RequestError` while it is being opened already."""
+        if session_id in self._opened_now:
+            raise invalid_params("This session is being opened; wait for the response.")
+        self._opened_now.add(session_id)
+        try:
+            yield
+        finally:
+            self._opened_now.discard(session_id)
+
     async def _open(self, session_id: str, cwd: str, servers: list[Server] | None) -> EditorSession:
         """Open a stored session, with the options of this editor unless another client has it open."""
         creation = replace(self._creation_in(cwd, servers), session_id=replace_surrogates(session_id))
-        if (known := self._sessions.pop(session_id, None)) is not None:
-            await known.close()
-        watched = await self._client.attach(replace_surrogates(session_id))
+        known = self._sessions.pop(session_id, None)
+        prompts, seq = ([], 0) if known is None else await known.leave(withdraw=True)
+        try:
+            session = await self._attach(creation)
+        except JaatoError as error:
+            for prompt in prompts:
+                prompt.fail(request_error(error))
+            raise
+        await session.adopt(prompts, seq)
+        return session
+
+    async def _attach(self, creation: SessionCreate) -> EditorSession:
+        watched = await self._client.attach(creation.session_id)
         assert watched.info is not None
+        try:
+            check_stored(watched, creation)
+        except RequestError:
+            if watched.id not in self._sessions:
+                watched.watched = False
+                self._client.sessions.pop(watched.id, None)
+                await self._client.ask(SessionDetach(session_id=watched.id))
+            raise
         is_owner, notice = len(watched.info.clients) <= 1, ""
         if is_owner:
             try:
-                _, notice = await self._create(replace(creation, session_id=watched.id))
+                _, notice = await self._create(creation)
             except SessionBusy:
                 is_owner = False  # it is taken over with a later prompt
         return await self._watch(watched.id, creation, notice, is_owner=is_owner)
@@ -289,13 +329,9 @@ class EditorAgent:
 
     def _connection_changed(self, connected: bool) -> None:
         print_message("reconnected" if connected else "lost the connection to the server; reconnecting")
-        for session in self._sessions.values():
-            if not connected:
+        if not connected:
+            for session in self._sessions.values():
                 session.disconnect()
-                continue
-            task = asyncio.get_running_loop().create_task(session.reconnect())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
 
     def _fail(self, error: JaatoError) -> None:
         """End the program: a session gets no events any more."""
@@ -307,9 +343,26 @@ class EditorAgent:
         try:
             async with asyncio.timeout(DETACH_TIMEOUT_S):
                 for session in list(self._sessions.values()):
-                    await session.close()
+                    await session.leave(withdraw=False)
         except (JaatoError, TimeoutError):
             pass  # without a connection the server detaches this client by itself
+
+
+def read_cwd(cwd: str) -> str:
+    """A directory that the editor names. Raises `RequestError` for what is no absolute path."""
+    if not os.path.isabs(cwd) or "\0" in cwd:
+        raise invalid_params(f"cwd is an absolute path, not {one_line(cwd, 100)!r}.")
+    return replace_surrogates(cwd)
+
+
+def check_stored(session: RemoteSession, creation: SessionCreate) -> None:
+    """Check that a stored session is the one that the editor means. Raises `RequestError`."""
+    if session.id != creation.session_id:
+        text = f"No session has the id {one_line(creation.session_id, 60)}; session/list has the ids."
+        raise request_error(SessionNotFound(text))
+    own, named = session.state.workspace, creation.workspace
+    if os.path.normpath(own) != os.path.normpath(named) and os.path.realpath(own) != os.path.realpath(named):
+        raise invalid_params(f"The session works in {visible(own)}: open it with this directory as its cwd.")
 
 
 def server_entries(servers: list[Server]) -> dict[str, Any]:

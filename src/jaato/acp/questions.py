@@ -103,11 +103,12 @@ class Questions:
         for question in pending.values():
             self.ask(question)
 
-    def stop(self) -> None:
-        """Ask nothing more."""
-        for _, task in self._tasks.values():
-            task.cancel()
-        self._tasks.clear()
+    async def stop(self, *, withdraw: bool) -> None:
+        """Ask nothing more; with `withdraw` the editor is sent that open questions need no answer any more."""
+        asked, self._tasks = self._tasks, {}
+        for question, task in asked.values():
+            if task.cancel() and withdraw:
+                await self._withdraw(question.call_id)
 
     async def _ask(self, question: Question) -> None:
         try:

@@ -22,7 +22,7 @@ from jaato.cli.output.answers import other_answer_text
 from jaato.cli.output.console import printable
 from jaato.client.connection import Client, word
 from jaato.client.session import RemoteSession
-from jaato.errors import ConfigError, JaatoError, SessionBusy, from_code
+from jaato.errors import ConfigError, JaatoError, SessionBusy, SessionNotFound, from_code
 from jaato.protocol.commands import (
     File,
     MessageSend,
@@ -47,6 +47,7 @@ from jaato.protocol.events import (
 from jaato.protocol.frames import Opened, Taken
 from jaato.protocol.messages import Usage
 
+SETTLE_TIMEOUT_S = 5.0
 OUTPUT_INTERVAL_S = 0.2
 """How often the output of running calls is sent at most."""
 STOP_REASONS: dict[str, schema.StopReason] = {
@@ -65,6 +66,19 @@ class Prompt(Struct, eq=False):
     once: str
     done: asyncio.Future[schema.PromptResponse]
     turn_id: str = ""
+
+    def end(self, reason: schema.StopReason, usage: schema.Usage | None = None) -> None:
+        """Answer the editor, unless it has been."""
+        if not self.done.done():
+            response = schema.PromptResponse(stop_reason=reason)
+            if usage is not None:
+                response.usage = usage
+            self.done.set_result(response)
+
+    def fail(self, error: RequestError) -> None:
+        """Answer the editor with an error, unless it has been answered."""
+        if not self.done.done():
+            self.done.set_exception(error)
 
 
 class EditorSession:
@@ -102,6 +116,7 @@ class EditorSession:
         self._printer: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None
         self._events = session.events()
+        self._return: asyncio.Task[None] | None = None
         self._stopping = False
         self._on_lost = on_lost
 
@@ -109,7 +124,7 @@ class EditorSession:
 
     def start(self) -> None:
         """Send what happens from now on, beginning with what is there."""
-        if self._listener is None:
+        if self._listener is None and self.session.watched:
             self._listener = asyncio.get_running_loop().create_task(self._listen())
             self._listener.add_done_callback(self._end_listening)
 
@@ -281,8 +296,6 @@ class EditorSession:
         ended = [one for one in self._prompts if one.turn_id == turn.turn_id or self._stopping]
         self._prompts = [one for one in self._prompts if one not in ended]
         for prompt in ended:
-            if prompt.done.done():
-                continue
             if turn.reason == "error" and not self._stopping:
                 problem = turn.error
                 error = (
@@ -290,22 +303,39 @@ class EditorSession:
                     if problem is None
                     else from_code(problem.code, problem.message)
                 )
-                prompt.done.set_exception(request_error(error))
+                prompt.fail(request_error(error))
             else:
                 reason = "cancelled" if self._stopping else STOP_REASONS.get(turn.reason, "end_turn")
-                prompt.done.set_result(schema.PromptResponse(stop_reason=reason, usage=usage_of(turn.usage)))
+                prompt.end(reason, usage_of(turn.usage))
 
     def _fail(self, error: RequestError) -> None:
         for prompt in self._prompts:
-            if not prompt.done.done():
-                prompt.done.set_exception(error)
+            prompt.fail(error)
         self._prompts.clear()
+
+    async def adopt(self, prompts: list[Prompt], seq: int) -> None:
+        """Wait for the ends of prompts that were sent before the session was opened anew; `seq` is the last event that was
+        handled then."""
+        self._prompts += prompts
+        state = self.session.state
+        for entry in state.entries:
+            match entry:
+                case MessageUser() if entry.seq > seq:
+                    self._join_turn(entry)
+                case TurnCompleted() if entry.seq > seq and entry.agent_id == state.root_agent_id:
+                    await self._end_turn(entry)
 
     async def cancel(self) -> None:
         """Stop the turn; its prompts end as cancelled, and its questions are settled."""
         if not self._stopping:
             self._stopping = bool(self._prompts)
             await self.session.stop()
+
+    async def settle(self) -> None:
+        """Cancel, and wait some time for the prompts to end."""
+        await self.cancel()
+        if self._prompts:
+            await asyncio.wait([prompt.done for prompt in self._prompts], timeout=SETTLE_TIMEOUT_S)
 
     # --- the connection ----------------------------------------------------------------------------------------------
 
@@ -327,10 +357,13 @@ class EditorSession:
         return opened
 
     def disconnect(self) -> None:
-        """The connection is lost: the session is opened with its options before it is watched again."""
+        """The connection is lost: return to the session, whose options are the first that a new server receives."""
         self.session.watched = False
+        if self._return is not None:
+            self._return.cancel()
+        self._return = asyncio.get_running_loop().create_task(self._reconnect())
 
-    async def reconnect(self) -> None:
+    async def _reconnect(self) -> None:
         """Watch the session again, and resume the turn of a prompt that the end of a server has interrupted."""
         try:
             opened = await self._reopen() if self._is_owner else None
@@ -338,22 +371,25 @@ class EditorSession:
                 self.updates.reset()
             self.session.watched = True
             await self.client.ask(SessionAttach(session_id=self.session.id, after_seq=self.session.state.seq))
-            if self._prompts and not self.session.state.questions:
+            if self._prompts and not self._stopping and not self.session.state.questions:
                 with suppress(ConfigError):  # it runs, or has ended
                     await self.client.ask(TurnContinue(session_id=self.session.id))
         except JaatoError as error:
             self._fail(request_error(error))
 
-    async def close(self) -> None:
-        """Leave the session, which continues at a server."""
-        for task in (self._listener, self._printer):
+    async def leave(self, *, withdraw: bool) -> tuple[list[Prompt], int]:
+        """Leave the session, which continues at a server; with `withdraw` the editor's open questions are withdrawn. Returns
+        the prompts that have not ended, and the last event that was handled."""
+        for task in (self._listener, self._printer, self._return):
             if task is not None:
                 task.cancel()
-        self._questions.stop()
-        self._fail(RequestError.internal_error({"details": "The session was closed."}))
+        await self._questions.stop(withdraw=withdraw)
+        prompts, self._prompts = self._prompts, []
         self.session.watched = False
         self.client.sessions.pop(self.session.id, None)
-        await self.client.ask(SessionDetach(session_id=self.session.id))
+        with suppress(SessionNotFound):  # another client has deleted it
+            await self.client.ask(SessionDetach(session_id=self.session.id))
+        return prompts, self._seq
 
 
 def usage_of(usage: Usage) -> schema.Usage:

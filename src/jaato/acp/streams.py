@@ -8,12 +8,16 @@ from typing import Any
 
 from jaato.server.standard_streams import MAX_MESSAGE_BYTES, LineStreams
 
-PARSE_ERROR, INVALID_REQUEST, BUSY = -32700, -32600, -32000
+PARSE_ERROR, INVALID_REQUEST, INTERNAL = -32700, -32600, -32603
+CANCELLED = -32800
+"""Also of what is not done because of constrained resources."""
+NOTIFICATIONS = ("session/cancel",)
 MAX_REQUESTS = 64
 """Requests of the editor that may be unanswered at once."""
 MAX_ID_CHARS = 200
 MAX_ISSUES = 10
 MAX_ISSUE_CHARS = 300
+MAX_ERROR_CHARS = 2_000
 RequestId = int | str
 
 
@@ -31,39 +35,46 @@ class EditorStreams:
         """Called with the id of a session once the editor was sent it."""
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next message that is valid JSON-RPC, None at the end; others are answered with an error."""
+        """The next message that is valid JSON-RPC, None at the end; requests among the others are answered with an error."""
         async for message in self._messages():
             method, request = message.get("method"), message.get("id")
             if method is None:
                 self._forget(request)
                 return message
+            message["params"] = {
+                name: value for name, value in (message.get("params") or {}).items() if name != "_meta"
+            }  # the library would let the fields of `_meta` replace parameters
             if request is None:
-                if not method.startswith("$/"):  # such notifications may be ignored
+                if method in NOTIFICATIONS:  # others may be ignored
                     return message
             elif request in self.unanswered:
                 await self._refuse(request, INVALID_REQUEST, "A request with this id is not answered yet.")
             elif len(self.unanswered) >= MAX_REQUESTS:
                 text = f"{MAX_REQUESTS} requests are unanswered; send this one again when there are fewer."
-                await self._refuse(request, BUSY, text)
+                await self._refuse(request, CANCELLED, text)
             else:
                 self.unanswered.add(request)
                 return message
         return None
 
     async def _messages(self) -> AsyncIterator[dict[str, Any]]:
-        """The lines that are JSON-RPC messages; the others are refused."""
+        """The lines that are JSON-RPC messages; the others are refused, except for responses."""
         async for line in self._lines:
             if line is None:
                 text = f"The message has more than {MAX_MESSAGE_BYTES:,} bytes."
                 await self._refuse(None, PARSE_ERROR, text)
             elif line.strip():
                 try:
-                    message = json.loads(line)
+                    message = json.loads(line.decode(), parse_constant=refuse_constant)
                 except (ValueError, RecursionError):
                     await self._refuse(None, PARSE_ERROR, "This is not JSON.")
                     continue
-                if problem := find_problem(message):
-                    await self._refuse(None, INVALID_REQUEST, problem)
+                if is_response(message):
+                    if is_id(message.get("id")):
+                        yield with_valid_error(message)
+                elif problem := find_problem(message):
+                    found = message.get("id") if isinstance(message, dict) else None
+                    await self._refuse(found if is_id(found) else None, INVALID_REQUEST, problem)
                 else:
                     yield message
 
@@ -109,22 +120,39 @@ class EditorStreams:
         """Nothing is held back."""
 
 
+def refuse_constant(name: str) -> None:
+    """Refuse numbers that JSON does not have. Raises `ValueError`."""
+    raise ValueError(name)
+
+
+def is_response(message: Any) -> bool:
+    """Whether a message answers a request; it is never answered itself."""
+    return (
+        isinstance(message, dict) and "method" not in message and ("result" in message or "error" in message)
+    )
+
+
+def with_valid_error(message: dict[str, Any]) -> dict[str, Any]:
+    """A response whose error, if it has one, is an object with a code and a text."""
+    error = message.get("error")
+    if "result" in message or (
+        isinstance(error, dict)
+        and isinstance(error.get("code"), int)
+        and isinstance(error.get("message"), str)
+    ):
+        return message
+    return {**message, "error": {"code": INTERNAL, "message": "an error without a code and a text"}}
+
+
 def find_problem(message: Any) -> str:
-    """Why this is not a JSON-RPC message; empty for one."""
+    """Why this is no request and no notification of JSON-RPC; empty for one."""
     if not isinstance(message, dict):
         return "A JSON-RPC message is an object; batches are not supported."
-    method, request = message.get("method"), message.get("id")
-    if "id" in message and not is_id(request):
-        return "The id of a message is a text or an integer."
-    if method is None:
-        return (
-            ""
-            if request is not None and ("result" in message or "error" in message)
-            else "A method is missing."
-        )
-    if not isinstance(method, str):
+    if "id" in message and not is_id(message["id"]):
+        return f"The id of a message is a text of at most {MAX_ID_CHARS} characters or an integer."
+    if not isinstance(message.get("method"), str):
         return "The method is a text."
-    return "" if isinstance(message.get("params", {}), dict) else "The params are an object."
+    return "" if isinstance(message.get("params"), dict | None) else "The params are an object."
 
 
 def is_id(value: Any) -> bool:
@@ -135,13 +163,22 @@ def is_id(value: Any) -> bool:
 
 
 def shorten_error(error: dict[str, Any]) -> dict[str, Any]:
-    """An error without the editor's own input, which invalid parameters would be answered with."""
+    """An error without the editor's own input, which invalid parameters and unknown methods would be answered with."""
+    shown = {**error, "message": error["message"][:MAX_ERROR_CHARS]}
     data = error.get("data")
-    issues = data.get("errors") if isinstance(data, dict) else None
-    if not isinstance(issues, list):
-        return error
-    texts = [
-        f"{'.'.join(str(part) for part in issue.get('loc', ()))}: {issue.get('msg', '')}"[:MAX_ISSUE_CHARS]
-        for issue in issues[:MAX_ISSUES]
-    ]
-    return {**error, "data": {"errors": texts}}
+    if not isinstance(data, dict):
+        return shown
+    if isinstance(issues := data.get("errors"), list):
+        data = {"errors": [issue_text(issue) for issue in issues[:MAX_ISSUES]]}
+    return {
+        **shown,
+        "data": {
+            name: value[:MAX_ISSUE_CHARS] if isinstance(value, str) else value for name, value in data.items()
+        },
+    }
+
+
+def issue_text(issue: dict[str, Any]) -> str:
+    """What is wrong with one parameter."""
+    place = ".".join(str(part) for part in issue.get("loc", ()))
+    return f"{place}: {issue.get('msg', '')}"[:MAX_ISSUE_CHARS]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import fcntl
 import os
@@ -39,6 +40,8 @@ class LineStreams:
         self._in = wire_in
         self._out = wire_out
         self.writing = anyio.Lock()
+        self._unfinished: asyncio.Task[bool] | None = None
+        """A line that is being written by a thread, which ends it even where its caller was cancelled."""
         self._waiting = anyio.CancelScope()
         self._gone = False
 
@@ -78,22 +81,27 @@ class LineStreams:
     async def write_line(self, text: str) -> bool:
         """Write a line, which ends with a newline; False when the client reads no more, after which nothing is read."""
         async with self.writing:
-            if await write(self._out, text.encode()):
+            if self._unfinished is not None:
+                await asyncio.shield(self._unfinished)  # so that no line begins within another
+            if await self._write(text.encode()):
                 return True
             self.stop()
             return False
+
+    async def _write(self, data: bytes) -> bool:
+        """Write all of it; False when the client reads no more. A slow client delays itself only."""
+        if len(data) <= DIRECT_BYTES and takes(self._out):
+            return write_all(self._out, data)
+        writing = anyio.to_thread.run_sync(write_all, self._out, data, abandon_on_cancel=True)
+        self._unfinished = asyncio.ensure_future(writing)
+        written = await asyncio.shield(self._unfinished)
+        self._unfinished = None
+        return written
 
     def stop(self) -> None:
         """Read nothing more."""
         self._gone = True
         self._waiting.cancel()
-
-
-async def write(descriptor: int, data: bytes) -> bool:
-    """Write all of it; False when the client reads no more. A slow client delays itself only."""
-    if len(data) <= DIRECT_BYTES and takes(descriptor):
-        return write_all(descriptor, data)
-    return await anyio.to_thread.run_sync(write_all, descriptor, data, abandon_on_cancel=True)
 
 
 def takes(descriptor: int) -> bool:
