@@ -180,6 +180,34 @@ async def test_the_changed_lines_of_an_edit_are_visible(work: Path, size: tuple[
         await one.see("Over.")
 
 
+@pytest.mark.parametrize("size", [(20, 5), (40, 10), (60, 12), (80, 24)])
+async def test_a_question_can_be_read_and_answered_on_a_small_terminal(
+    work: Path, size: tuple[int, int]
+) -> None:
+    """What is asked, and that there is more, is visible; scrolling shows every key; a draft of many lines hides none of it."""
+    steps = [call("run", command="touch made", need=["write"]), say("Over.")]
+    async with studio(work, steps=steps, size=size) as one:
+        await one.send("go")
+        await one.see("May run run?", "command: touch", "Tab answers")
+        one.app.view.prompt.insert("a\n" * 9)
+        await one.pilot.pause(0.1)
+        assert "May run run?" in one.screen
+        assert "command: touch" in one.screen
+        await one.press("tab")
+        await one.wait(lambda: one.panel.has_focus_within)
+        assert "↓ all" in one.screen or "no + comment" in one.screen
+        seen = one.screen
+        for _ in range(40):
+            await one.press("down")
+            seen += one.screen
+        for words in ("always", "never", "no + comment", "view whole", "back"):
+            assert words in seen
+        await one.answer("y")
+        await one.wait((work / "made").exists)
+        await one.rest()
+        assert one.app.view.prompt.text == "a\n" * 9
+
+
 def test_only_the_lines_of_the_named_file_are_dropped() -> None:
     """Another path, several files and a new file keep what says so."""
 

@@ -97,6 +97,71 @@ async def test_a_message_in_mid_turn_waits_and_is_delivered(work: Path) -> None:
         assert "waits for" not in one.screen
 
 
+WAIT = call("run", command="until [ -e go ]; do sleep 0.05; done; rm go")
+
+
+async def test_queued_messages_are_sent_after_the_turn(work: Path) -> None:
+    """Ctrl+T: one turn for each, in their order, a command among them; the one that steers is delivered before."""
+    steps = [WAIT, say("First."), say("Second."), say("Third.")]
+    async with studio(work, steps=steps) as one:
+        await one.send("begin")
+        await one.see("run until", "Ctrl+T: after the turn")
+        for text in ("/session name three", "queued one", "queued two"):
+            one.app.view.prompt.insert(text)
+            await one.press("ctrl+t")
+        await one.send("steer")
+        await one.see("▌ queued two", "waits until the turn has ended", "waits for the agent's next pause")
+        lines = one.screen.splitlines()
+        assert lines.index("▌ steer") < lines.index("▌ queued one") < lines.index("▌ queued two")
+        (work / "go").touch()
+        await one.see("Third.", "renamed")
+        await one.rest()
+        state = one.app.link.session.state
+        sent = [entry.message.words for entry in state.entries if isinstance(entry, MessageUser)]
+        assert sent == ["begin", "steer", "queued one", "queued two"]
+        assert state.turns == 3
+        assert "waits" not in one.screen
+
+
+async def test_a_queued_message_is_taken_back(work: Path) -> None:
+    """Alt+Up puts the newest before what is typed; a turn that is stopped sends none and gives all back."""
+    async with studio(work, steps=[WAIT, say("never")]) as one:
+        prompt = one.app.view.prompt
+        await one.send("begin")
+        await one.see("run until")
+        prompt.insert("one")
+        await one.press("ctrl+t")
+        await one.see("Alt+Up: take the queued message back")
+        prompt.insert("two")
+        await one.press("ctrl+t")
+        prompt.insert("draft")
+        await one.press("alt+up")
+        assert prompt.text == "two\ndraft"
+        await one.press("escape")
+        await one.rest()
+        await one.wait(lambda: prompt.text == "one\ntwo\ndraft")
+        assert "waits until" not in one.screen
+    async with studio(work, steps=[WAIT, say("never")]) as one:
+        one.app.view.prompt.clear_message()
+        await one.send("begin")
+        await one.see("run until")
+        one.app.view.prompt.insert("kept")
+        await one.press("ctrl+t")
+        await one.see("waits until the turn has ended")
+    async with studio(work, steps=[say("x")]) as one:
+        assert one.app.view.prompt.text == "kept", "leaving loses no queued message"
+
+
+async def test_keys_of_one_moment_act_in_their_order(work: Path) -> None:
+    """What follows a key at once, as over a slow line, is neither sent with the message before it nor lost."""
+    async with studio(work, steps=[WAIT, say("Over.")]) as one:
+        await one.press(*"begin", "enter", *"a1", "ctrl+t", *"bx", "ctrl+u", *"c", "enter", *"draft")
+        await one.see("▌ begin", "▌ a1", "▌ c")
+        assert one.app.view.prompt.text == "draft"
+        (work / "go").touch()
+        await one.see("Over.")
+
+
 async def test_an_unknown_command_says_so_and_comes_back(work: Path) -> None:
     """A command that does not exist is not sent as a message, and stays in the prompt."""
     async with studio(work, steps=[say("x")]) as one:

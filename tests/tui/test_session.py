@@ -9,6 +9,8 @@ import pytest
 from tests.tui.studio import call, calls, say, studio
 from textual import events
 
+from jaato.tui.app import LEAVE_S
+
 pytestmark = pytest.mark.anyio
 
 
@@ -75,6 +77,49 @@ async def test_ctrl_c_twice_leaves(work: Path) -> None:
         await one.press("ctrl+c")
         await one.wait(lambda: one.app.left.is_set())
         assert one.app.return_code == 0
+
+
+async def test_ctrl_c_stops_the_turn_before_it_leaves(work: Path) -> None:
+    """While a turn runs the first Ctrl+C stops it; the draft stays."""
+    async with studio(work, steps=[call("run", command="sleep 60"), say("never")], size=(30, 20)) as one:
+        await one.send("wait")
+        await one.see("run sleep")
+        await one.type("next")
+        await one.press("ctrl+c")
+        await one.see("Ctrl+C again leaves")
+        await one.rest()
+        assert one.app.view.prompt.text == "next"
+
+
+async def test_ctrl_c_empties_the_prompt_into_the_history(work: Path) -> None:
+    """At rest the first Ctrl+C moves what was typed to the history, however long it is; leaving keeps it as the draft."""
+    whole = "y" * 20_000
+    async with studio(work, steps=[say("x")]) as one:
+        prompt = one.app.view.prompt
+        prompt.put(whole)
+        await one.press("ctrl+c")
+        assert prompt.text == ""
+        await one.press("up")
+        assert prompt.message == whole
+        prompt.clear_message()
+        one.app._interrupted_at -= LEAVE_S
+        await one.type("words")
+        await one.press("ctrl+c")
+        assert "Up brings" in one.status
+        await one.press("ctrl+c")
+        await one.wait(lambda: one.app.left.is_set())
+    async with studio(work, steps=[say("x")]) as one:
+        assert one.app.view.prompt.text == "words"
+
+
+async def test_ctrl_d_leaves_from_an_empty_prompt(work: Path) -> None:
+    """With text before it, it deletes a character; without, it leaves, and does not stop the turn."""
+    async with studio(work, steps=[say("x")]) as one:
+        await one.type("ab")
+        await one.press("home", "ctrl+d")
+        assert one.app.view.prompt.text == "b"
+        await one.press("ctrl+d", "ctrl+d")
+        await one.wait(lambda: one.app.left.is_set())
 
 
 async def test_calls_are_a_tree_with_duration_and_exit_code(work: Path) -> None:

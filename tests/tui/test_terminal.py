@@ -112,7 +112,8 @@ def test_a_turn_continues_after_leaving_and_is_joined_again(tmp_path: Path) -> N
             child.expect("ready")
             child.send("work\r")
             desk.wait_for("begun")
-            leave(child)
+            child.send("\x04")
+            child.expect(pexpect.EOF)
             assert "the turn continues" in child.before
         socket = Path(desk.env["XDG_RUNTIME_DIR"]) / "jaato" / "jaato.sock"
         found = re.search(r"serving at (\S+)", desk.run("serve", "--status").stdout)

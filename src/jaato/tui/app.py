@@ -81,7 +81,7 @@ class FullScreenClient(App[int]):
     TITLE = "jaato"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "Stop the agent", show=False, id="app.stop"),
-        Binding("ctrl+c", "interrupt", "Leave (twice)", show=False, id="app.interrupt"),
+        Binding("ctrl+c", "interrupt", "Stop; leave (twice)", show=False, id="app.interrupt"),
         Binding("f2", "next_agent", "Next agent", id="app.next_agent", priority=True),
         Binding("pageup", "scroll(-1)", "Scroll up", show=False, id="app.page_up"),
         Binding("pagedown", "scroll(1)", "Scroll down", show=False, id="app.page_down"),
@@ -117,6 +117,7 @@ class FullScreenClient(App[int]):
         self.link.on_open = self._session_opened
         self.view = SessionScreen(self.link, PromptArea(memory, draft_key, self._known))
         self.view.warning = self._warning
+        self.link.on_unsent = self._put_back
         self.failure: Exception | None = None
         """What has ended the client."""
         self.left = asyncio.Event()
@@ -125,7 +126,8 @@ class FullScreenClient(App[int]):
         self._dirty = True
         self._frame_due = False
         self._last_frame = 0.0
-        self._interrupted_at = 0.0
+        self._interrupted_at = -LEAVE_S
+        self._interrupt_hint = ""
         self._leaving = False
         self._has_mouse = preferences.mouse
 
@@ -199,6 +201,7 @@ class FullScreenClient(App[int]):
         if self._leaving:
             return
         self._leaving = True
+        self.view.prompt.put_back(self.link.take_back_all())
         self.view.area.close()
         if self.link.is_open:
             self.link.close()
@@ -228,27 +231,38 @@ class FullScreenClient(App[int]):
             self.schedule_frame()
 
     def _warning(self) -> str:
-        is_recent = time.monotonic() - self._interrupted_at < LEAVE_S
-        return "Ctrl+C again leaves" if is_recent else ""
+        return self._interrupt_hint if time.monotonic() - self._interrupted_at < LEAVE_S else ""
 
     # --- what is typed -------------------------------------------------------------------------------------------
 
-    def on_prompt_area_submitted(self, event: PromptArea.Submitted) -> None:
+    def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
         """Send what was typed."""
         if not self.link.is_open:
+            self.view.prompt.put_back(event.text)
             self.notify("Not connected yet; the message stays in the prompt.", markup=False)
             return
-        self.view.area.take(event.text)
+        self.view.area.remember(event.text)
         self.view.transcript.following = True
-        self.link.start(self._submit(event.text))
+        if event.queue and self.link.is_busy:
+            self.link.queue(event.text)
+        else:
+            self.link.start(self._submit(event.text))
 
     async def _submit(self, text: str) -> None:
         try:
             await self.link.submit(text)
         except JaatoError:
-            if not self.view.prompt.text:
-                self.view.prompt.put(text)  # it was not taken: nothing is lost
+            self.view.prompt.put_back(text)  # it was not taken: nothing is lost
             raise
+
+    def action_take_back(self) -> None:
+        """Take the newest queued message back into the prompt."""
+        if self.link.is_open and self.link.conversation.queued:
+            self._put_back(self.link.take_back())
+
+    def _put_back(self, text: str) -> None:
+        """Put messages that are not sent back into the prompt."""
+        self.view.prompt.put_back(text)
 
     def on_question_panel_answered(self, event: QuestionPanel.Answered) -> None:
         """Send an answer."""
@@ -264,13 +278,20 @@ class FullScreenClient(App[int]):
             self.view.prompt.focus()
 
     def action_interrupt(self) -> None:
-        """Leave at the second press; a selection is copied instead."""
+        """Copy a selection; else stop the turn or empty the prompt, and leave at the second press. The draft is kept."""
         if text := self.screen.get_selected_text():
             self.copy_to_clipboard(text)
             self.screen.clear_selection()
         elif self._warning():
+            self.view.area.restore()
             self.leave()
         else:
+            self._interrupt_hint = "Ctrl+C again leaves"
+            if self.link.is_busy:
+                self._interrupt_hint = "Ctrl+C again leaves · the turn is stopped"
+                self.action_stop()
+            elif self.view.area.set_aside():
+                self._interrupt_hint = "Ctrl+C again leaves · Up brings the message back"
             self._interrupted_at = time.monotonic()
             self.set_timer(LEAVE_S, self.view.draw_status)
             self.view.draw_status()
@@ -321,6 +342,8 @@ class FullScreenClient(App[int]):
         del screen
         for name, (title, text) in SCREENS.items():
             yield SystemCommand(title, text, partial(self.action_open, name))
+        yield SystemCommand("Queue", "send the message when the turn has ended (Ctrl+T)", self._queue)
+        yield SystemCommand("Take back", "the newest queued message (Alt+Up)", self.action_take_back)
         yield SystemCommand("Theme", "choose colours, light or dark", self.action_change_theme)
         yield SystemCommand("Mouse", "give the mouse to the terminal, or take it (F9)", self.action_mouse)
         if not self.is_headless:
@@ -332,6 +355,9 @@ class FullScreenClient(App[int]):
                 title, text = escape(choice.text), escape(choice.meaning)
                 begin = partial(self._begin_command, choice.text)
                 yield SystemCommand(title, text, begin, discover=False)
+
+    def _queue(self) -> None:
+        self.view.prompt.action_submit(queue=True)
 
     def _begin_command(self, text: str) -> None:
         self.view.prompt.put(f"{text} ")

@@ -83,6 +83,8 @@ class Link:
         self.on_leave: Callable[[], None] = lambda: None
         self.on_open: Callable[[], None] = lambda: None
         """Called when another session is shown."""
+        self.on_unsent: Callable[[str], None] = lambda _text: None
+        """Called with queued messages that are not sent, as the turn was stopped or another session is opened."""
         self.start_server: Callable[[], object] | None = None
         """Starts the user's server if it is not running; None for another server, which is not ours to start."""
         self.progress = ""
@@ -175,6 +177,7 @@ class Link:
         session = await self.client.attach(name)
         if self._following is not None:
             self._following.cancel()
+        self.on_unsent(self.take_back_all())
         self.session, self.creation, self.progress = session, creation, ""
         self.conversation = Conversation(session.state, self._own_name())
         assert session.info is not None
@@ -233,6 +236,8 @@ class Link:
         conversation = self.conversation
         conversation.state = self.session.state
         self._take_event(event)
+        if conversation.queued and conversation.outcome and not conversation.is_busy:
+            self._send_queued()
         activity = conversation.is_busy, len(self.questions)
         if activity != self._activity:
             self._activity = activity
@@ -285,14 +290,55 @@ class Link:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def submit(self, text: str) -> None:
-        """Send a message, or run it as a command. Raises `JaatoError`."""
+    async def submit(self, text: str) -> bool:
+        """Send a message, or run it as a command; whether it was a message. Raises `JaatoError`."""
         is_slash = is_command(text)
         if is_slash:
             self.console = Notes(self)
             if await run_slash_command(self, text[1:], working=self.is_busy):
-                return
+                return False
         await self.send(text, check_prompt=is_slash)
+        return True
+
+    def queue(self, text: str) -> None:
+        """Keep a message, with what is attached to it, until the turn has ended."""
+        files, self.attachments = self.attachments, []
+        self.conversation.queue(text, files)
+        self.changed()
+
+    def take_back(self) -> str:
+        """The newest queued message, which is no longer queued."""
+        text, files = self.conversation.take_queued(-1)
+        self.attachments = [*files, *self.attachments]
+        self.changed()
+        return text
+
+    def take_back_all(self) -> str:
+        """All queued messages, which are no longer queued, as one text."""
+        texts: list[str] = []
+        while self.is_open and self.conversation.queued:
+            texts.insert(0, self.take_back())
+        return "\n".join(texts)
+
+    def _send_queued(self) -> None:
+        """Send the oldest queued message as the turn has ended; one that was stopped or failed gives all back."""
+        outcome, self.conversation.outcome = self.conversation.outcome, ""
+        if outcome == "stop":
+            self.start(self._submit_queued())
+        else:
+            self.on_unsent(self.take_back_all())
+
+    async def _submit_queued(self) -> None:
+        """Submit queued messages up to the first one that begins a turn."""
+        begins_turn = False
+        while self.conversation.queued and not begins_turn:
+            text, files = self.conversation.take_queued(0)
+            self.attachments = [*files, *self.attachments]
+            try:
+                begins_turn = await self.submit(text)
+            except JaatoError:
+                self.on_unsent("\n".join(filter(None, [text, self.take_back_all()])))
+                raise
 
     async def send(self, text: str, *, check_prompt: bool = False) -> None:
         """Send a message; without a connection once there is one again. Raises `JaatoError`."""

@@ -149,6 +149,8 @@ class Status:
     """Seconds of the turn that runs; None without one."""
     connection: str
     """`connected`, `connecting`, `reconnecting`."""
+    warning: str
+    """Is shown instead of everything else."""
     hint: str
     agent: AgentView | None
 
@@ -189,6 +191,8 @@ class StatusLine(Widget):
             spinner = SPINNER[self._frame % len(SPINNER)]
             return Text(f" {spinner} {self._progress or 'connecting'}", no_wrap=True, end="")
         text = Text(" ", no_wrap=True, end="")
+        if status.warning:
+            return text.append(cut_line(status.warning, width - 1), "bold")
         hint = status.hint
         for number, part in enumerate(self._parts(status)):
             room = width - text.cell_len - 1

@@ -30,6 +30,12 @@ from jaato.tui.questions.panel import QuestionPanel
 from jaato.tui.transcript.lines import cut_line, make_strip
 from jaato.tui.transcript.widget import Transcript
 
+LOW_LINES, LOW_CELLS = 9, 400
+"""A screen with fewer lines than the first number, and than the second one divided by its columns beside, is low."""
+
+TINY_LINES = 8
+"""One with fewer lines shows a question instead of the conversation."""
+
 
 class SessionScreen(Screen[None]):
     """Shows a session. `draw` draws what has changed; `tick` advances the spinners."""
@@ -39,6 +45,12 @@ class SessionScreen(Screen[None]):
     SessionScreen #middle { height: 1fr; }
     SessionScreen #plan { display: none; width: 36; height: 100%; border-left: solid $primary 40%; padding: 0 1; }
     SessionScreen #planline { display: none; height: 1; padding: 0 2; }
+    SessionScreen.-low Prompt { border: none; min-height: 1; max-height: 3; }
+    SessionScreen.-low Prompt:focus { border: none; }
+    SessionScreen.-low Choices { max-height: 3; }
+    SessionScreen.-low.-asked Prompt { max-height: 1; }
+    SessionScreen.-tiny.-asked #middle { display: none; }
+    SessionScreen.-low.-asked AgentTabs, SessionScreen.-low.-asked #planline { display: none !important; }
     """
 
     def __init__(self, link: Link, area: PromptArea) -> None:
@@ -81,8 +93,10 @@ class SessionScreen(Screen[None]):
         """The panel of the pending question."""
         return self.query_one(QuestionPanel)
 
-    def on_resize(self, _event: events.Resize) -> None:
-        """Draw for the new size."""
+    def on_resize(self, event: events.Resize) -> None:
+        """Draw for the new size; where the keys of a question take too many lines of it, without borders."""
+        self.set_class(event.size.height < LOW_LINES + LOW_CELLS // max(1, event.size.width), "-low")
+        self.set_class(event.size.height < TINY_LINES, "-tiny")
         if self.link.is_open:
             self.draw()
 
@@ -152,6 +166,7 @@ class SessionScreen(Screen[None]):
 
     def _draw_questions(self) -> None:
         self.questions.ask(self.link.questions, self.link.conversation.names.name_of)
+        self.set_class(self.questions.display, "-asked")
 
     def _draw_plans(self) -> None:
         plans = find_active_plans(self.link.session.state)
@@ -178,13 +193,14 @@ class SessionScreen(Screen[None]):
         working_s = None if self._worked_since is None else int(now - self._worked_since)
         state = link.session.state
         agent = state.agents.get(self.agent_id or state.root_agent_id)
-        status = Status(state, link.output.mode, working_s, link.state, self._hint(), agent)
+        warning = self.warning()
+        status = Status(state, link.output.mode, working_s, link.state, warning, self._hint(), agent)
         self.query_one(StatusLine).show(status)
-        self.area.set_busy(link.is_busy)
+        self.area.set_busy(link.is_busy, bool(link.conversation.queued))
 
     def _hint(self) -> str:
-        if warning := self.warning() or self.link.progress:
-            return warning
+        if self.link.progress:
+            return self.link.progress
         if self.link.state == "reconnecting" and self.link.start_server is not None:
             return "a message starts the server"
         if self.transcript.has_focus:

@@ -9,10 +9,8 @@ from pathlib import Path
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.message import Message
 from textual.widgets import TextArea
 
-from jaato.cli.arguments.values import strip_message
 from jaato.protocol.events import SessionInfo
 from jaato.protocol.events.state import State
 from jaato.tui.prompt.choices import Choices
@@ -22,20 +20,16 @@ from jaato.tui.prompt.memory import Memory
 
 DRAFT_S = 0.7
 """How long after the last key the draft is kept in its file."""
-BUSY_TITLE = "Enter: to the agent at its next pause"
+BUSY_TITLE = "Enter: at the agent's next pause · Ctrl+T: after the turn"
+QUEUED_TITLE = "Enter: at the agent's next pause · Alt+Up: take the queued message back"
+LOW_BUSY_TITLE = "Enter: next pause · Ctrl+T: turn's end"
+LOW_QUEUED_TITLE = "Alt+Up: take the queued one back"
 
 
 class PromptArea(Vertical):
     """Completions above, the prompt below. `known` gives the session for completions, None while there is none."""
 
     DEFAULT_CSS = "PromptArea { height: auto; }"
-
-    class Submitted(Message):
-        """A message is complete."""
-
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
 
     def __init__(
         self, memory: Memory, draft_key: str, known: Callable[[], tuple[State, SessionInfo | None] | None]
@@ -50,6 +44,8 @@ class PromptArea(Vertical):
         self._files: list[str] | None = None
         self._stop_listing = threading.Event()
         self._listing: asyncio.Task[None] | None = None
+        self._aside = ""
+        """What Ctrl+C has removed from the prompt."""
 
     def compose(self) -> ComposeResult:
         """The completions and the editor."""
@@ -71,30 +67,40 @@ class PromptArea(Vertical):
         """The completions."""
         return self.query_one(Choices)
 
-    def set_busy(self, busy: bool) -> None:
-        """Say what Enter does."""
-        self.prompt.set_class(busy, "-working")
-        title = BUSY_TITLE if busy else ""
-        if self.prompt.border_title != title:
-            self.prompt.border_title = title
+    def set_busy(self, busy: bool, queued: bool) -> None:
+        """Say what the keys do while the agent works; without room for a border, in the empty prompt."""
+        prompt = self.prompt
+        prompt.set_class(busy, "-working")
+        title = (QUEUED_TITLE if queued else BUSY_TITLE) if busy else ""
+        low_title = (LOW_QUEUED_TITLE if queued else LOW_BUSY_TITLE) if busy else ""
+        if prompt.border_title != title:
+            prompt.border_title = title
+        prompt.placeholder = low_title if self.screen.has_class("-low") else ""
 
     def close(self) -> None:
         """Keep the draft, and stop what runs."""
         self._stop_listing.set()
         self.keep_draft()
 
-    def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
-        """Pass a message on; an empty one is none."""
-        event.stop()
-        if text := strip_message(event.text):
-            self.post_message(self.Submitted(text))
-
-    def take(self, text: str) -> None:
-        """A message was passed on: remember it, and empty the prompt."""
+    def remember(self, text: str) -> None:
+        """Remember a message that was taken out of the prompt."""
         self.memory.add(text)
-        self.prompt.clear_message()
         self.choices.offer(None)
         self.keep_draft()
+
+    def set_aside(self) -> bool:
+        """Empty the prompt into the history; whether there was anything."""
+        text = self.prompt.message
+        if text.strip():
+            self.prompt.clear_message()
+            self.remember(text)
+            self._aside = text
+        return bool(text.strip())
+
+    def restore(self) -> None:
+        """Put back what was set aside, unless something was typed since."""
+        if not self.prompt.text:
+            self.prompt.put(self._aside)
 
     # --- drafts --------------------------------------------------------------------------------------------------
 

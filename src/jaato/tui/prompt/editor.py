@@ -11,6 +11,7 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import TextArea
 
+from jaato.cli.arguments.values import strip_message
 from jaato.cli.output.console import printable
 from jaato.tui.prompt.memory import Memory
 
@@ -35,15 +36,18 @@ class Prompt(TextArea):
         Binding("pageup", "app.scroll(-1)", "Scroll up", show=False),
         Binding("pagedown", "app.scroll(1)", "Scroll down", show=False),
         Binding("tab", "app.answer", "To the question, or the conversation", show=False, id="prompt.leave"),
-        Binding("ctrl+c,super+c", "copy_or_leave", "Copy, or leave", show=False, id="prompt.copy"),
+        Binding("ctrl+t", "submit(True)", "Queue until the turn's end", show=False, id="prompt.queue"),
+        Binding("alt+up", "app.take_back", "Take a queued one back", show=False, id="prompt.take_back"),
+        Binding("ctrl+c,super+c", "copy_or_leave", "Copy, stop or leave", show=False, id="prompt.copy"),
     ]
 
     class Submitted(Message):
-        """Enter: the message is complete."""
+        """The message is complete, and no longer in the prompt; with `queue` it is for the end of the turn."""
 
-        def __init__(self, text: str) -> None:
+        def __init__(self, text: str, *, queue: bool) -> None:
             super().__init__()
             self.text = text
+            self.queue = queue
 
     class ImagePasted(Message):
         """The path of an image was pasted."""
@@ -76,6 +80,11 @@ class Prompt(TextArea):
         """The text with what its folds stand for."""
         return MARK.sub(lambda found: self._pastes.get(int(found[1]), found[0]), self.text)
 
+    def put_back(self, text: str) -> None:
+        """Put a message that was not sent before what was typed since."""
+        if text:
+            self.put("\n".join(filter(None, [text, self.message])))
+
     def put(self, text: str) -> None:
         """Replace the message; a long one is folded."""
         self.load_text(self._fold(text) if is_long(text) else text)
@@ -105,7 +114,8 @@ class Prompt(TextArea):
         self.insert(self._fold(text) if is_long(text) else text)
 
     async def _on_key(self, event: events.Key) -> None:
-        """Send, complete, and go through the history."""
+        """Send, complete, and go through the history. Bindings act at once: by themselves they would after keys that
+        come in the same moment."""
         moves = {"up": "up", "down": "down", "tab": "take", "escape": "close"}
         if self.completing and event.key in moves:
             self.stop_key(event)
@@ -121,8 +131,16 @@ class Prompt(TextArea):
                 self._recall(event, self.memory.later())
             case "backspace" if self._remove_fold():
                 self.stop_key(event)
+            case "ctrl+d" if not self.text:
+                self.stop_key(event)
+                await self.run_action("app.quit")
             case _:
-                await super()._on_key(event)
+                bound = None if event.is_printable else self.screen.active_bindings.get(event.key)
+                if bound is not None and bound.node is self:
+                    self.stop_key(event)
+                    await self.run_action(bound.binding.action)
+                else:
+                    await super()._on_key(event)
 
     def stop_key(self, event: events.Key) -> None:
         """Let no other handler have a key."""
@@ -135,7 +153,13 @@ class Prompt(TextArea):
         if line[:column].endswith("\\"):
             self.replace("\n", (row, column - 1), (row, column))
             return
-        self.post_message(self.Submitted(self.message))
+        self.action_submit()
+
+    def action_submit(self, queue: bool = False) -> None:
+        """Pass the message on, and empty the prompt before another key comes."""
+        if text := strip_message(self.message):
+            self.clear_message()
+            self.post_message(self.Submitted(text, queue=queue))
 
     def action_newline(self) -> None:
         """Begin a line."""
@@ -158,12 +182,12 @@ class Prompt(TextArea):
         self.delete((row, found.start()), (row, column))
         return True
 
-    def action_copy_or_leave(self) -> None:
-        """Copy what is selected; without a selection the program is left by pressing it twice."""
+    async def action_copy_or_leave(self) -> None:
+        """Copy what is selected; without a selection, the client decides."""
         if self.selected_text:
             self.app.copy_to_clipboard(self.selected_text)
         else:
-            self.app.call_later(self.app.run_action, "app.interrupt")
+            await self.run_action("app.interrupt")
 
 
 def find_image(text: str) -> Path | None:

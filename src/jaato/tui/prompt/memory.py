@@ -13,7 +13,7 @@ from jaato.tools.filesystem.atomic import file_lock, read_bounded, write_private
 MAX_ENTRIES = 300
 MAX_DRAFTS = 100
 MAX_ENTRY_CHARS = 5_000
-"""Characters of a message that the history keeps; a longer one is left out."""
+"""Characters of a message that the file of the history keeps; a longer one is left out of it."""
 MAX_DRAFT_CHARS = 2_000_000
 MAX_BYTES = 16 << 20
 
@@ -34,9 +34,10 @@ class Memory:
 
     def add(self, text: str) -> None:
         """Remember a message that was sent."""
-        if text.strip() and len(text) <= MAX_ENTRY_CHARS and text not in self.entries[-1:]:
+        if text.strip() and text not in self.entries[-1:]:
             self.entries = [*self.entries, text][-MAX_ENTRIES:]
-            change_json(self._history_path, lambda known: append(known, text))
+            if len(text) <= MAX_ENTRY_CHARS:
+                change_json(self._history_path, lambda known: append(known, text))
         self._at = len(self.entries)
         self._unsent = ""
 

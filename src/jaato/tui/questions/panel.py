@@ -13,6 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
 from textual.message import Message
+from textual.strip import Strip
 from textual.timer import Timer
 from textual.widgets import Static
 
@@ -21,12 +22,16 @@ from jaato.protocol.events import ClarificationQuestion, PermissionRequested
 from jaato.tui.lines_view import LinesView
 from jaato.tui.questions.dialogs import ArgumentsDialog, ClarificationForm, CommentDialog
 from jaato.tui.questions.lines import Question, format_title, lay_out_question, lay_out_whole, list_answers
+from jaato.tui.transcript.lines import make_strip
+from jaato.tui.transcript.looks import Looks
 
 GUARD_S = 0.5
 """How long a question is visible before a key answers it: a key that comes sooner was meant for the prompt, or for the
 question before."""
 OTHER_LINES = 11
 """Lines of a small terminal for all but the question: its border and keys, the prompt, the status, some conversation."""
+LOW_LINES = 4
+"""Those of a low one: title and keys, a line of the prompt, the status."""
 GRACE_S = 0.4
 """How long the panel keeps the keys after an answer, as the next question often comes at once."""
 
@@ -38,6 +43,9 @@ class QuestionPanel(Vertical):
     QuestionPanel { display: none; height: auto; border: round $warning; padding: 0 1;
                     border-title-color: $warning; border-title-style: bold; }
     QuestionPanel:focus-within { border: heavy $warning; }
+    .-low QuestionPanel, .-low QuestionPanel:focus-within { border: none; border-top: solid $warning; padding: 0; }
+    .-low QuestionPanel:focus-within { border-top: heavy $warning; }
+    .-low QuestionPanel #answers { height: 1; }
     QuestionPanel #answers { height: auto; }
     """
 
@@ -93,8 +101,6 @@ class QuestionPanel(Vertical):
         self.border_title = Text(format_title(question, name_of(question.agent_id), len(self.pending)))
         if self._shown is None or self._shown.question_id != question.question_id:
             self._shown, self._since = question, time.monotonic()
-            shown = question
-            self.query_one(LinesView).show(lambda width, looks: lay_out_question(shown, width, looks))
         self.show_keys()
         self._fit()
 
@@ -121,23 +127,47 @@ class QuestionPanel(Vertical):
     def _fit(self) -> None:
         """Bound the lines of the question, which scroll, so that the keys below stay visible."""
         height = self.app.size.height
-        room = min(height * 6 // 10, height - OTHER_LINES)
-        self.query_one(LinesView).styles.max_height = max(3, room)
+        room = (
+            height - LOW_LINES - (not self.screen.has_class("-tiny"))
+            if self.is_low
+            else max(3, min(height * 6 // 10, height - OTHER_LINES))
+        )
+        lines = self.query_one(LinesView)
+        lines.styles.max_height = max(1, room)
+        if self._shown is not None:
+            lines.show_if_new((self._shown.question_id, self.is_low), self._lay_out_lines)
+
+    @property
+    def is_low(self) -> bool:
+        """Whether the terminal has no room for the keys of all answers, which are then below the question."""
+        return self.screen.has_class("-low")
+
+    def _lay_out_lines(self, width: int, looks: Looks) -> list[Strip]:
+        """The lines of the question; on a low terminal those of its keys, too."""
+        lines = lay_out_question(self._shown, width, looks) if self._shown is not None else []
+        return [*lines, *map(make_strip, self._keys(width).split())] if self.is_low else lines
+
+    def _keys(self, width: int) -> Text:
+        """The keys of the answers in lines of a width."""
+        question = self._shown
+        if not isinstance(question, PermissionRequested):
+            return format_keys([("Enter", "answer"), ("Esc", "back to the prompt")], width)
+        keys = [(key, meaning) for key, _, meaning in list_answers(question)]
+        return format_keys([*keys, ("v", "view whole"), ("Esc", "back")], width)
 
     def show_keys(self) -> None:
         """Show the keys of the answers, or how to get to them."""
-        question = self.current
-        if question is None:
+        if self.current is None:
             return
         lines = self.query_one(LinesView)
-        if not lines.has_focus:
+        if self.is_low:
+            first = "y yes · n no" if isinstance(self.current, PermissionRequested) else "Enter answers"
+            text = Text(f"{first} ↓ all" if lines.has_focus else "Tab answers ↓ all", "dim")
+        elif not lines.has_focus:
             more = " · more below" if lines.max_scroll_y else ""
             text = Text(f"Tab answers; what you type stays in the prompt{more}", "dim")
-        elif isinstance(question, PermissionRequested):
-            keys = [(key, meaning) for key, _, meaning in list_answers(question)]
-            text = format_keys([*keys, ("v", "view whole"), ("Esc", "back")], self.size.width - 4)
         else:
-            text = Text.assemble((" Enter ", "reverse"), " answer   ", ("Esc back to the prompt", "dim"))
+            text = self._keys(self.size.width - 4)
         self.query_one("#answers", Static).update(text)
 
     def press(self, key: str) -> bool:

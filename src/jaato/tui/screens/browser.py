@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 from rich.text import Text
-from textual import events
+from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -170,8 +170,9 @@ class Browser(ModalScreen[None]):
     def on_option_list_option_highlighted(self) -> None:
         """Show what is known of the row."""
         if (row := self.marked) is not None:
-            self.run_worker(self._preview(row), exclusive=True)
+            self._preview(row)
 
+    @work(exclusive=True)
     async def _preview(self, row: Row) -> None:
         try:
             lines = await self.subject.preview(row.id)

@@ -20,17 +20,20 @@ from jaato.tui.transcript.looks import Looks
 
 KEYS: Mapping[str, Sequence[tuple[str, str, str]]] = {
     "Prompt": (
-        ("", "Enter", "send; while the agent works, at its next pause"),
+        ("", "Enter", "send; in mid-turn, at the agent's next pause"),
+        ("prompt.queue", "Ctrl+T", "send when the turn has ended"),
+        ("prompt.take_back", "Alt+Up", "take a queued message back"),
         ("prompt.newline", "Shift+Enter, Ctrl+J", "new line (also a backslash before Enter)"),
-        ("", "Up, Down", "messages sent before, from the first and last line"),
+        ("", "Up, Down", "messages sent before"),
         ("app.history", "Ctrl+R", "search in messages sent before"),
         ("", "/", "commands; Tab completes"),
         ("", "@", "files; Tab completes"),
-        ("prompt.leave", "Tab", "to the question, else to the conversation"),
+        ("prompt.leave", "Tab", "to the question, or the conversation"),
     ),
     "Session": (
         ("app.stop", "Escape", "stop the agent; the draft stays"),
-        ("app.interrupt", "Ctrl+C twice", "leave; a turn in the server continues"),
+        ("app.interrupt", "Ctrl+C", "stop, or empty the prompt; twice leaves"),
+        ("", "Ctrl+D", "leave (empty prompt); the turn continues"),
         ("app.next_agent", "F2", "next agent"),
         ("app.sessions", "F3", "sessions"),
         ("app.plans", "F4", "the plans of all agents"),

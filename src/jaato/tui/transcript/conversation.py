@@ -17,6 +17,7 @@ from jaato.cli.output.printer import (
 )
 from jaato.cli.output.transcript import user_text
 from jaato.cli.repl.session_output import INTERRUPTED, SERVER_NOTICE
+from jaato.protocol.commands import File
 from jaato.protocol.events import (
     AgentCompleted,
     AgentCreated,
@@ -42,7 +43,8 @@ from jaato.protocol.messages import Refusal, Text, Thinking
 from jaato.tui.transcript.blocks import Block, CallBlock, NoteBlock, TextBlock, ThinkingBlock, UserBlock
 from jaato.tui.transcript.layout import Layout
 
-QUEUED = "waits for the agent's next pause"
+STEERS = "waits for the agent's next pause"
+QUEUED = "waits until the turn has ended"
 DELIVERED = "delivered in mid-turn"
 LINE = 400
 """Characters of a note about an event."""
@@ -71,8 +73,12 @@ class Conversation:
         self._own_name = own_name
         self._open: dict[tuple[str, str], TextBlock | ThinkingBlock] = {}
         """The streamed texts, by agent and kind."""
-        self._queued: dict[str, UserBlock] = {}
-        """Messages that wait, by id."""
+        self._steering: dict[str, UserBlock] = {}
+        """Messages that the agent gets at its next pause, by id."""
+        self.queued: dict[UserBlock, tuple[str, list[File]]] = {}
+        """Messages that this client sends when the turn has ended, with their files."""
+        self.outcome = ""
+        """How the turn of the root agent has ended; empty while one runs."""
         self._previews: dict[str, str] = {}
         self._turns: list[TurnCompleted] = []
         """The turns of subagents since the root's last one."""
@@ -125,14 +131,15 @@ class Conversation:
             if agent is None or source not in agent.streaming:
                 self.layout(agent_id).remove(self._open.pop((agent_id, source)))
         waiting = {message_id for agent in state.agents.values() for message_id in agent.queued}
-        for message_id in self._queued.keys() - waiting:
-            self._drop_queued(message_id)
+        for message_id in self._steering.keys() - waiting:
+            self._drop_steering(message_id)
         for agent in state.agents.values():
             for message in agent.queued.values():
-                if message.id not in self._queued and message.source == "user":
-                    self._queue(agent.id, message.id, message.words)
+                if message.id not in self._steering and message.source == "user":
+                    self._steer(agent.id, message.id, message.words)
 
     def _interrupt(self) -> None:
+        self.outcome = "interrupted"
         for block in self.calls.values():
             block.status = "interrupted"
             block.changed()
@@ -186,9 +193,9 @@ class Conversation:
         match event:
             case MidTurnQueued():
                 if event.message.source == "user":
-                    self._queue(event.agent_id, event.message.id, event.message.words)
+                    self._steer(event.agent_id, event.message.id, event.message.words)
             case MidTurnInjected():
-                self._drop_queued(event.message_id)
+                self._drop_steering(event.message_id)
             case Retry():
                 self._void(event.agent_id)
                 self._notes(event, event_lines(event, LINE, verbose=False))
@@ -208,8 +215,10 @@ class Conversation:
     def _take_user(self, event: MessageUser) -> None:
         message = event.message
         self.interrupted = False
-        has_waited = message.id in self._queued
-        self._drop_queued(message.id)
+        if event.agent_id == self.state.root_agent_id:
+            self.outcome = ""
+        has_waited = message.id in self._steering
+        self._drop_steering(message.id)
         if message.source != "user":
             text = one_line(user_text(event).removeprefix(f"[{message.source}] "), LINE)
             self._add(event.agent_id, NoteBlock([(f"{message.source}: {text}", "dim")]), event.seq)
@@ -262,6 +271,7 @@ class Conversation:
         if event.agent_id == self.state.root_agent_id:
             turns, self._turns = self._turns, []
             self.interrupted = False
+            self.outcome = event.reason
         else:
             self._turns.append(event)
         summary = summary_line([event], "", turns).removesuffix(", session ")
@@ -308,7 +318,9 @@ class Conversation:
         """Add a block at the end, before messages that wait."""
         layout = self.layout(agent_id)
         at = len(layout.blocks)
-        while at and layout.blocks[at - 1] in self._queued.values():
+        while at and (
+            layout.blocks[at - 1] in self._steering.values() or layout.blocks[at - 1] in self.queued
+        ):
             at -= 1
         block.seq = seq
         layout.insert(at, block)
@@ -323,14 +335,28 @@ class Conversation:
             self._add(agent_id, block, seq)
         return block
 
-    def _queue(self, agent_id: str, message_id: str, text: str) -> None:
-        if message_id not in self._queued:
-            block = UserBlock(text, QUEUED)
-            self.layout(agent_id).append(block)
-            self._queued[message_id] = block
+    def queue(self, text: str, files: list[File]) -> None:
+        """Add a message that is sent when the turn has ended."""
+        block = UserBlock(text, QUEUED)
+        self.outcome = ""
+        self.root.append(block)
+        self.queued[block] = text, files
 
-    def _drop_queued(self, message_id: str) -> None:
-        block = self._queued.pop(message_id, None)
+    def take_queued(self, at: int) -> tuple[str, list[File]]:
+        """Remove a queued message: 0 is the oldest, -1 the newest."""
+        block = list(self.queued)[at]
+        self.drop_block(block)
+        return self.queued.pop(block)
+
+    def _steer(self, agent_id: str, message_id: str, text: str) -> None:
+        if message_id not in self._steering:
+            block = UserBlock(text, STEERS)
+            layout = self.layout(agent_id)
+            layout.insert(len(layout.blocks) - (len(self.queued) if layout is self.root else 0), block)
+            self._steering[message_id] = block
+
+    def _drop_steering(self, message_id: str) -> None:
+        block = self._steering.pop(message_id, None)
         if block is not None:
             self.drop_block(block)
 
