@@ -59,6 +59,8 @@ class Welcome(Struct, frozen=True, tag="welcome", tag_field="type", omit_default
     role: Role
     state_dir: str = ""
     """The directory of the sessions; sent to clients of the same machine."""
+    home: str = ""
+    """The home directory of the server's account; clients show paths below it with `~`."""
 
 
 class Opened(Struct, frozen=True, tag="opened", tag_field="type", omit_defaults=True):

@@ -1308,6 +1308,7 @@ export interface Welcome {
   readonly client_id: string;
   readonly role: "approver" | "owner" | "viewer";
   readonly state_dir?: string;
+  readonly home?: string;
 }
 
 /**

@@ -35,6 +35,7 @@ from jaato.server.http.asgi import Refused
 from jaato.server.sessions.command_handlers import CommandHandlers
 from jaato.server.sessions.hub import Hub
 from jaato.server.sessions.subscription import Wire, encode_frame
+from jaato.settings import environment, home_of
 from jaato.typed_decoding import decode_json
 from jaato.version import __version__
 
@@ -131,7 +132,8 @@ class ClientConnection:
         client_id = new_id("k")
         name = printable_name(hello.name) or held.name or printable_name(hello.client) or "a client"
         place = str(self._hub.base.state_dir or "") if self._admission.local else ""
-        self._send(Welcome(PROTOCOL, f"jaato {__version__}", client_id, held.role, place))
+        home = str(home_of(self._hub.base.environ or environment()))
+        self._send(Welcome(PROTOCOL, f"jaato {__version__}", client_id, held.role, place, home))
         return ClientView(client_id, name, held.role, answers=held.role != "viewer")
 
     async def _handle_frame(self, handlers: CommandHandlers, text: str) -> bool:
