@@ -10,6 +10,8 @@ import { oneLine } from "./text.ts";
 
 const MAX_FILE_BYTES = 8 << 20;
 const TYPING_MS = 80;
+/** Below this width there is no room for hints. */
+const NARROW_PX = 480;
 const IMAGES = /^image\/(png|jpeg|gif|webp)$/;
 
 interface Props {
@@ -113,7 +115,7 @@ export function Composer({ view, status, show }: Props) {
         <ul class="attachments">{files.map((file, index) => <li key={index}>{oneLine(file.name, 40)} <button type="button" class="quiet" aria-label={`Remove ${oneLine(file.name, 40)}`} onClick={() => setFiles(files.filter((_, at) => at !== index))}>×</button></li>)}</ul>
       ) : null}
       <div class="composer-row">
-        <textarea ref={field} class="field" rows={1} aria-label="Message" placeholder={working ? "Write to the agent while it works…" : "Message, / for commands, @ for files"} value={text} dir="auto"
+        <textarea ref={field} class="field" rows={1} aria-label="Message" placeholder={innerWidth < NARROW_PX ? "Message" : working ? "Write to the agent while it works…" : "Message, / for commands, @ for files"} value={text} dir="auto"
           aria-controls={completions.length ? "completions" : undefined} aria-autocomplete="list" aria-activedescendant={completions.length ? `completion-${chosen}` : undefined}
           onInput={(event) => change(event.currentTarget.value)} onKeyDown={press} onPaste={(event) => { if (event.clipboardData?.files.length) { event.preventDefault(); void take(event.clipboardData.files); } }} />
         {working ? <button type="button" class="button danger" onClick={stop} title="Escape">Stop</button> : null}

@@ -1,6 +1,6 @@
 // Markdown as elements. The syntax tree is rendered node by node: no HTML is ever parsed, so nothing in a text can run.
 
-import type { Nodes, RootContent } from "mdast";
+import type { Nodes, RootContent, Table } from "mdast";
 import { fromMarkdown } from "mdast-util-from-markdown";
 import { gfmFromMarkdown } from "mdast-util-gfm";
 import { gfm } from "micromark-extension-gfm";
@@ -143,8 +143,8 @@ function element(node: RootContent, context: Context, key: number): VNode | stri
       return (
         <div key={key} class="table" tabIndex={0} role="region" aria-label="Table">
           <table>
-            <thead>{node.children.slice(0, 1).map((row) => <tr>{row.children.map((cell) => <th scope="col">{children(cell.children, context)}</th>)}</tr>)}</thead>
-            <tbody>{node.children.slice(1).map((row) => <tr>{row.children.map((cell) => <td>{children(cell.children, context)}</td>)}</tr>)}</tbody>
+            <thead>{node.children.slice(0, 1).map((row) => <tr>{row.children.map((cell, at) => <th scope="col" class={alignment(node, at)}>{children(cell.children, context)}</th>)}</tr>)}</thead>
+            <tbody>{node.children.slice(1).map((row) => <tr>{row.children.map((cell, at) => <td class={alignment(node, at)}>{children(cell.children, context)}</td>)}</tr>)}</tbody>
           </table>
         </div>
       );
@@ -167,4 +167,8 @@ function element(node: RootContent, context: Context, key: number): VNode | stri
     default:
       return null;
   }
+}
+
+function alignment(table: Table, column: number): string | undefined {
+  return table.align?.[column] ?? undefined;
 }

@@ -46,7 +46,7 @@ export function Panels({ name, close, ...props }: PanelProps & { name: PanelName
 }
 
 const STEP_MARKS: Record<string, [string, string]> = {
-  pending: ["○", "pending"], in_progress: ["◐", "in progress"], completed: ["●", "done"], failed: ["✕", "failed"], skipped: ["–", "skipped"],
+  pending: ["○", "pending"], in_progress: ["◐", "in progress"], completed: ["✓", "done"], failed: ["✕", "failed"], skipped: ["–", "skipped"],
 };
 
 function Plans({ view }: PanelProps) {
@@ -60,7 +60,7 @@ function PlanView({ plan, agent }: { plan: Plan; agent: AgentView }) {
   return (
     <section class="plan">
       <h4>{oneLine(plan.title, 120)}</h4>
-      <p class="muted">{agent.parent_agent_id === null ? "" : `${oneLine(agent.name, 40)} · `}{plan.status ?? "draft"} · {done} of {plan.steps.length}</p>
+      <p class="muted">{agent.parent_agent_id === null ? "" : `${oneLine(agent.name, 40)} · `}{plan.status ?? "draft"} · {done} of {plan.steps.length} done</p>
       <progress max={plan.steps.length || 1} value={done} aria-label="Steps done" />
       <ol class="steps">
         {plan.steps.map((step) => {
@@ -78,14 +78,20 @@ function Agents({ view, agentId, showAgent }: PanelProps) {
     agents.filter((agent) => agent.parent_agent_id === parent && depth < 20).flatMap((agent) => [
       <li key={agent.id} class={`depth${Math.min(depth, 5)}`}>
         <button type="button" class={`agent-row ${agent.id === agentId ? "current" : ""}`} aria-current={agent.id === agentId ? "true" : undefined} onClick={() => showAgent(agent.id)}>
-          <span class={`agent-state ${agent.working && agent.status !== "blocked" ? "active" : agent.status}`} role="img" aria-label={agent.status} />
-          <span class="agent-name">{depth ? oneLine(agent.name, 60) : "Main agent"}<small class="muted">{oneLine(agent.reason || agent.summary || agent.model, 90)}</small></span>
-          <small class="muted">{agent.context_tokens ? tokens(agent.context_tokens) : ""}</small>
+          <AgentState status={agent.working && agent.status !== "blocked" ? "active" : agent.status} />
+          <span class="agent-name">{depth ? oneLine(agent.name, 60) : "Main agent"}<small class="muted">{oneLine((agent.reason || agent.summary || agent.model).replaceAll("`", ""), 90)}</small></span>
+          <small class="muted" title="Tokens of its context">{agent.context_tokens ? tokens(agent.context_tokens) : ""}</small>
         </button>
       </li>,
       ...rows(agent.id, depth + 1),
     ]);
   return <ul class="agents">{rows(null, 0)}</ul>;
+}
+
+const AGENT_MARKS: Record<string, string> = { active: "●", blocked: "?", done: "✓", error: "✕" };
+
+function AgentState({ status }: { status: string }) {
+  return <span class={`agent-state ${status}`} role="img" aria-label={status} title={status}>{AGENT_MARKS[status] ?? "○"}</span>;
 }
 
 function Tasks({ view }: PanelProps) {

@@ -106,7 +106,9 @@ function Permission({ view, question, who, count, can }: Answerable<PermissionRe
 }
 
 function Asked({ question }: { question: PermissionRequested }) {
-  const entries = Object.entries(question.arguments).filter(([name]) => !question.preview || !IN_PREVIEW.has(name));
+  const heads = (question.preview ?? "").split("\n").filter((line) => line.startsWith("+++ "));
+  const shown = ([name, value]: [string, unknown]) => !question.preview || !(IN_PREVIEW.has(name) || (name === "path" && heads.length === 1 && heads[0] === `+++ ${valueText(value)}`));
+  const entries = Object.entries(question.arguments).filter(shown);
   if (!entries.length) return question.preview ? null : <p class="muted">It has no arguments.</p>;
   return (
     <dl class="arguments asked">

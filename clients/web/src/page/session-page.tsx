@@ -9,7 +9,7 @@ import { type PanelName, Panels, PANELS } from "./panels.tsx";
 import { Questions } from "./questions.tsx";
 import { StatusLine } from "./status-line.tsx";
 import { useView, type View } from "./store.ts";
-import { oneLine, titleOf } from "./text.ts";
+import { oneLine, shortPath, titleOf } from "./text.ts";
 import { Transcript } from "./transcript.tsx";
 
 interface Props {
@@ -37,7 +37,7 @@ export function SessionPage({ view, status, show }: Props) {
         <button type="button" class="quiet back" onClick={() => show("")} aria-label="Back to the sessions">‹</button>
         <div class="titles">
           <h2>{oneLine(title, 100)}</h2>
-          <p class="muted" title={state.workspace}>{oneLine(state.workspace, 100)}</p>
+          <p class="muted" title={state.workspace}>{oneLine(shortPath(state.workspace, view.client.connection.welcome?.home), 100)}</p>
         </div>
         <div class="panel-tabs" role="group" aria-label="Panels">
           {PANELS.map(({ name, label, count }) => {

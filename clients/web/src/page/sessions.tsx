@@ -6,7 +6,7 @@ import type { Client, SessionEntry, Status } from "../client/index.ts";
 import { confirmDialog, promptDialog } from "./dialog.tsx";
 import { NewSession } from "./new-session.tsx";
 import { useView, type View } from "./store.ts";
-import { ago, oneLine, titleOf } from "./text.ts";
+import { ago, oneLine, shortPath, titleOf } from "./text.ts";
 
 interface Props {
   client: Client;
@@ -41,7 +41,7 @@ export function Sessions({ client, status, current, view, show }: Props) {
           <Row key={entry.id} entry={entry} current={entry.id === current} client={client} owner={owner} show={show} refresh={refresh} />
         ))}
       </ul>
-      {!list.length && !error && status === "online" ? <p class="muted pad">{query ? "Nothing was found." : "There are no sessions yet."}</p> : null}
+      {!list.length && !error && status === "online" ? <p class="muted pad">{query ? "Nothing was found." : "There are no sessions yet. New begins one in a directory of the server’s machine."}</p> : null}
       {more ? <button type="button" class="quiet pad" onClick={fetchMore}>Show more</button> : null}
     </nav>
   );
@@ -49,6 +49,7 @@ export function Sessions({ client, status, current, view, show }: Props) {
 
 function Row({ entry, current, client, owner, show, refresh }: { entry: SessionEntry; current: boolean; client: Client; owner: boolean; show: (id: string) => void; refresh: () => void }) {
   const title = titleOf(entry, entry.id);
+  const home = client.connection.welcome?.home;
   const mark = entry.questions ? "waits for an answer" : entry.busy ? "working" : entry.interrupted ? "interrupted" : "";
   const rename = async () => {
     const name = await promptDialog({ title: "Name of the session", yes: "Rename", initial: entry.name ?? "" });
@@ -64,7 +65,7 @@ function Row({ entry, current, client, owner, show, refresh }: { entry: SessionE
       <a href={`#s=${entry.id}`} aria-current={current ? "page" : undefined}>
         <span class="line"><span class="name">{oneLine(title, 80)}</span><time dateTime={entry.updated_at}>{ago(entry.updated_at)}</time></span>
         <span class="line sub">
-          <span class="name">{entry.found ? oneLine(entry.found, 90) : oneLine(entry.workspace.split("/").slice(-2).join("/"), 60)}</span>
+          <span class="name">{entry.found ? oneLine(entry.found, 90) : oneLine(shortPath(entry.workspace, home).split("/").slice(-2).join("/"), 60)}</span>
           {mark ? <span class={`mark ${entry.questions ? "asks" : ""}`}>{mark}</span> : null}
         </span>
       </a>

@@ -26,9 +26,9 @@ export function StatusLine({ view, status, openPanel }: { view: View; status: St
   const others = (info?.clients ?? []).length - 1;
   return (
     <div class="status-line">
-      <span class={`dot ${status}`}>{STATUS[status]}</span>
+      <span class={`dot ${status}`}><span>{STATUS[status]}</span></span>
       <span title={`${state.provider} ${state.model}`}>{oneLine(state.model || "no model", 40)}</span>
-      <span>{state.mode ?? info?.sandbox?.mode ?? "ask"}</span>
+      <span title="Permission mode">{state.mode ?? info?.sandbox?.mode ?? "ask"}</span>
       {limit ? (
         <button type="button" class="quiet" onClick={() => openPanel("usage")} title={`${used.toLocaleString("en")} of ${limit.toLocaleString("en")} tokens`}>
           <meter min={0} max={100} high={80} value={percent} aria-label="Context used">{percent} %</meter> {percent} %
@@ -36,7 +36,7 @@ export function StatusLine({ view, status, openPanel }: { view: View; status: St
       ) : null}
       <button type="button" class="quiet" onClick={() => openPanel("usage")}>{tokens(total)} tokens · {price(state.unpriced ? null : state.cost_usd)}</button>
       {others > 0 ? <span title={(info?.clients ?? []).map((client) => oneLine(client.name, 60)).join(", ")}>+{others} watching</span> : null}
-      {asking ? <button type="button" class="quiet" title="Show a notification of the system when a question waits and this page is not in view" onClick={() => void Notification.requestPermission().then(() => setAsking(false))}>Notify me</button> : null}
+      {asking ? <button type="button" class="quiet notify" title="Show a notification of the system when a question waits and this page is not in view" onClick={() => void Notification.requestPermission().then(() => setAsking(false))}>Notify me</button> : null}
     </div>
   );
 }

@@ -35,6 +35,11 @@ export function titleOf(session: { name?: string | null; description?: string | 
   return session.name || session.description || `Untitled ${id.slice(1, 7)}`;
 }
 
+/** A path as a shell's prompt shows it: the home directory as `~`. */
+export function shortPath(path: string, home = ""): string {
+  return home.length > 1 && (path === home || path.startsWith(`${home}/`)) ? `~${path.slice(home.length)}` : path;
+}
+
 /** A value as text: a string as it is, else JSON. */
 export function valueText(value: unknown): string {
   if (typeof value === "string") return value;

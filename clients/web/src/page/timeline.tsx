@@ -32,7 +32,10 @@ export function Timeline({ view, turn, label }: { view: View; turn: TurnComplete
           </div>
         ))}
       </div>
-      <p class="legend"><span class="key model" /> model {duration(of("model"))} <span class="key tool" /> tools {duration(of("tool"))} <span class="key wait" /> waiting {duration(of("wait"))}</p>
+      <ul class="legend">
+        <li><span class="key model" />model {duration(of("model"))}</li><li><span class="key tool" />tools {duration(of("tool"))}</li>
+        {of("wait") ? <li><span class="key wait" />waiting for you {duration(of("wait"))}</li> : null}
+      </ul>
     </details>
   );
 }

@@ -255,7 +255,7 @@ function NoticeView({ notice }: { notice: Notice }) {
   const lines = notice.text.includes("\n");
   return (
     <div class={`notice ${notice.level}`} role={notice.level === "error" ? "alert" : undefined}>
-      {notice.title ? <b>{oneLine(notice.title)} </b> : null}{lines ? <pre class="plain"><LongText text={prose(notice.text)} /></pre> : <span>{prose(notice.text)}</span>}
+      {notice.title ? <b>{oneLine(notice.title)}</b> : null}{lines ? <pre class="plain"><LongText text={prose(notice.text).replace(/^\n/, "")} /></pre> : <> <span>{prose(notice.text)}</span></>}
     </div>
   );
 }

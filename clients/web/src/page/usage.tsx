@@ -69,10 +69,10 @@ function Chart({ turns }: { turns: readonly TurnCompleted[] }) {
   const money = spent.at(-1) ?? 0;
   const width = 280 / Math.max(8, rows.length);
   const h = (count: number) => (count / most) * HEIGHT;
-  const text = `${rows.length} turns, at most ${most.toLocaleString("en")} tokens`;
   return (
     <>
-      <svg class="chart" viewBox={`0 0 280 ${HEIGHT + 4}`} role="img" aria-label={text}>
+      <p class="muted small">{rows.length === 1 ? "1 turn" : `${rows.length} turns`}, at most {tokens(most)} tokens</p>
+      <svg class="chart" viewBox={`0 0 280 ${HEIGHT + 4}`} role="img" aria-label="Tokens by turn">
         {rows.map(({ turn, cached, fresh, output }, index) => (
           <g key={turn.seq}>
             <title>{`${tokens(cached)} cached, ${tokens(fresh)} new, ${tokens(output)} out, ${duration(turn.duration_s)}${turn.cost_usd == null ? "" : `, ${price(turn.cost_usd)}`}`}</title>
@@ -81,10 +81,13 @@ function Chart({ turns }: { turns: readonly TurnCompleted[] }) {
             <rect class="output-bar" x={index * width + 1} width={width - 2} y={HEIGHT - h(cached + fresh + output)} height={h(output)} />
           </g>
         ))}
-        {money > 0 ? <polyline class="money" points={spent.map((sum, index) => `${index * width + width / 2},${HEIGHT - (sum / money) * (HEIGHT - 4)}`).join(" ")} /> : null}
+        {money > 0 && rows.length > 1 ? <polyline class="money" points={spent.map((sum, index) => `${index * width + width / 2},${HEIGHT - (sum / money) * (HEIGHT - 4)}`).join(" ")} /> : null}
         <line class="axis" x1={0} x2={280} y1={HEIGHT + 0.5} y2={HEIGHT + 0.5} />
       </svg>
-      <p class="legend"><span class="key cached" /> cached <span class="key fresh" /> input <span class="key output-bar" /> output{money > 0 ? <> <span class="key money" /> {price(money)}</> : null}</p>
+      <ul class="legend">
+        <li><span class="key cached" />cached</li><li><span class="key fresh" />input</li><li><span class="key output-bar" />output</li>
+        {money > 0 ? <li><span class="key money" />price so far, {price(money)}</li> : null}
+      </ul>
     </>
   );
 }

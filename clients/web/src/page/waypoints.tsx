@@ -7,15 +7,18 @@ import { confirmDialog, promptDialog } from "./dialog.tsx";
 import type { View } from "./store.ts";
 import { clock, oneLine } from "./text.ts";
 
-const ROW_PX = 44;
+const ROW_PX = 52;
 const STEP_PX = 18;
+/** From the top of a row to its node, which is beside the first of its two lines. */
+const NODE_PX = 14;
+const MOST_COLUMNS = 7;
 const START = "w0";
 
 interface Placed {
   waypoint: Waypoint;
-  depth: number;
+  column: number;
   row: number;
-  parent: number;
+  from: { column: number; row: number };
 }
 
 export function Waypoints({ view }: { view: View }) {
@@ -48,7 +51,7 @@ export function Waypoints({ view }: { view: View }) {
     const text = await promptDialog({ title: "What is this point?", yes: "Create", initial: "" });
     if (text?.trim()) await run(`create ${text.trim()}`);
   };
-  const width = STEP_PX * (Math.max(0, ...placed.map((one) => one.depth)) + 2);
+  const width = STEP_PX * (Math.max(0, ...placed.map((one) => one.column)) + 1);
   return (
     <>
       <button type="button" class="button small" disabled={busy} onClick={() => void create()}>Create a waypoint</button>
@@ -56,11 +59,11 @@ export function Waypoints({ view }: { view: View }) {
       <div class="waypoints">
         <svg width={width} height={(placed.length + 1) * ROW_PX} aria-hidden="true">
           {placed.map((one) => <path key={one.waypoint.id} class="edge" d={edge(one)} />)}
-          <circle class={current === START ? "node current" : "node"} cx={STEP_PX / 2} cy={ROW_PX / 2} r={5} />
-          {placed.map((one) => <circle key={one.waypoint.id} class={one.waypoint.id === current ? "node current" : "node"} cx={x(one.depth)} cy={y(one.row)} r={5} />)}
+          <circle class={current === START ? "node current" : "node"} cx={x(0)} cy={y(0)} r={5} />
+          {placed.map((one) => <circle key={one.waypoint.id} class={one.waypoint.id === current ? "node current" : "node"} cx={x(one.column)} cy={y(one.row)} r={5} />)}
         </svg>
         <ol>
-          <Line id={START} text="Start of the session" facts="" current={current === START} restore={restore} busy={busy} />
+          <Line id={START} text="Start of the session" facts="before the first change" current={current === START} restore={restore} busy={busy} />
           {placed.map(({ waypoint }) => (
             <Line key={waypoint.id} id={waypoint.id} text={waypoint.description} current={waypoint.id === current} restore={restore} busy={busy}
               facts={`${waypoint.owner === "user" ? "yours" : "the agent's"} · ${clock(waypoint.created_at ?? "")}${waypoint.ceiling ? " · before a restore" : ""}`} />
@@ -74,37 +77,43 @@ export function Waypoints({ view }: { view: View }) {
 function Line({ id, text, facts, current, restore, busy }: { id: string; text: string; facts: string; current: boolean; restore: (id: string) => Promise<void>; busy: boolean }) {
   return (
     <li class={current ? "current" : ""}>
-      <span class="grow"><code>{oneLine(id, 20)}</code> {oneLine(text, 80)}<small class="muted">{facts}{current ? " here" : ""}</small></span>
+      <span class="name" title={oneLine(text, 400)}><code>{oneLine(id, 20)}</code> {oneLine(text, 80)}</span>
+      <small class="muted">{[facts, current ? "here" : ""].filter(Boolean).join(" · ")}</small>
       <button type="button" class="quiet" disabled={busy} aria-label={`Go back to ${oneLine(id, 20)}`} onClick={() => void restore(id)}>Restore…</button>
     </li>
   );
 }
 
-/** The waypoints in the order of the drawing: each below the one it went on from. */
+/** The waypoints in the order of the drawing: what goes on stays in its column, older branches come before it, one column further. */
 function place(waypoints: readonly Waypoint[]): Placed[] {
   const known = new Set(waypoints.map((waypoint) => waypoint.id));
+  const children = new Map<string, Waypoint[]>();
+  for (const waypoint of waypoints) {
+    const parent = waypoint.parent != null && known.has(waypoint.parent) ? waypoint.parent : START;
+    children.set(parent, [...(children.get(parent) ?? []), waypoint]);
+  }
   const placed: Placed[] = [];
-  const walk = (parent: string | null, depth: number, row: number) => {
-    for (const waypoint of waypoints) {
-      const above = waypoint.parent != null && known.has(waypoint.parent) ? waypoint.parent : null;
-      if (above !== parent || placed.some((one) => one.waypoint.id === waypoint.id)) continue;
-      const own = { waypoint, depth, row: placed.length + 1, parent: row };
+  const walk = (parent: string, column: number, row: number) => {
+    const next = children.get(parent) ?? [];
+    next.forEach((waypoint, index) => {
+      const own = { waypoint, column: index < next.length - 1 ? Math.min(column + 1, MOST_COLUMNS) : column, row: placed.length + 1, from: { column, row } };
       placed.push(own);
-      walk(waypoint.id, Math.min(depth + 1, 8), own.row);
-    }
+      walk(waypoint.id, own.column, own.row);
+    });
   };
-  walk(null, 1, 0);
+  walk(START, 0, 0);
   return placed;
 }
 
-function x(depth: number): number {
-  return STEP_PX / 2 + depth * STEP_PX;
+function x(column: number): number {
+  return STEP_PX / 2 + column * STEP_PX;
 }
 
 function y(row: number): number {
-  return ROW_PX / 2 + row * ROW_PX;
+  return NODE_PX + row * ROW_PX;
 }
 
-function edge({ depth, row, parent }: Placed): string {
-  return `M ${x(depth - 1)} ${y(parent)} V ${y(row) - 8} Q ${x(depth - 1)} ${y(row)} ${x(depth - 1) + 8} ${y(row)} H ${x(depth)}`;
+function edge({ column, row, from }: Placed): string {
+  const start = `M ${x(from.column)} ${y(from.row)} V`;
+  return column === from.column ? `${start} ${y(row)}` : `${start} ${y(row) - 8} Q ${x(from.column)} ${y(row)} ${x(from.column) + 8} ${y(row)} H ${x(column)}`;
 }

@@ -89,7 +89,7 @@ class PairingEndpoint:
         if role is None:
             peer = str((scope.get("client") or ("",))[0])
             await self._throttle.wait(peer)
-            text = "This link was used already, or is too old. Run `jaato web` for a new one."
+            text = "This link was used already, or is too old. Run jaato web for a new one."
             raise Refused(401, text, **{"www-authenticate": "Pairing"})
         try:
             return self._add_browser(role, time.time() + BROWSER_DAYS * 86_400)
