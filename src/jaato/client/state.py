@@ -146,6 +146,7 @@ def apply_lists(state: State, event: Event) -> None:
             state.tasks[event.task_id] = event
         case BackgroundUpdated():
             state.tasks.pop(event.task_id, None)
+            state.background_calls.pop(event.call_id or "", None)
         case ToolActivated():
             state.activated += [name for name in event.tools if name not in state.activated]
         case WaypointUpdated(action="deleted"):
@@ -224,8 +225,8 @@ def add_output(agent: AgentView, event: AgentOutput) -> None:
 
 
 def apply_tool_output(state: State, event: ToolOutput) -> None:
-    """Output of a running call: the newest of it."""
-    call = state.calls.get(event.call_id)
+    """Output of a call that runs, also in the background: the newest of it."""
+    call = state.calls.get(event.call_id) or state.background_calls.get(event.call_id)
     if call is None:
         return
     held = call.output[: max(0, event.offset - call.output_start)] + event.text
@@ -242,7 +243,8 @@ def live_of(state: State) -> Live:
         )
         for agent in state.agents.values()
     }
-    outputs = {call.call_id: (call.output_start, call.output) for call in state.calls.values()}
+    running = (*state.calls.values(), *state.background_calls.values())
+    outputs = {call.call_id: (call.output_start, call.output) for call in running}
     return Live(agents, outputs, list(state.commands), list(state.memories), state.memory_count)
 
 
@@ -254,7 +256,7 @@ def apply_live(state: State, live: Live) -> None:
             agent.status, agent.reason, agent.streaming = known.status, known.reason, dict(known.streaming)
             agent.context_tokens, agent.context_limit = known.context_tokens, known.context_limit
     for call_id, (start, text) in live.outputs.items():
-        call = state.calls.get(call_id)
+        call = state.calls.get(call_id) or state.background_calls.get(call_id)
         if call is not None:
             call.output_start, call.output = start, text
     state.commands, state.memories = list(live.commands), list(live.memories)
@@ -277,7 +279,9 @@ def apply_entry(state: State, event: Entry) -> None:
                 agent.context_tokens, agent.context_limit = event.context_tokens, event.context_limit
             add_usage(state, event)
         case ToolCallEnd():
-            state.calls.pop(event.call_id, None)
+            call = state.calls.pop(event.call_id, None)
+            if call is not None and any(task.call_id == event.call_id for task in state.tasks.values()):
+                state.background_calls[event.call_id] = call
         case GcCompleted():
             add_usage(state, event)
             if event.problem is None:

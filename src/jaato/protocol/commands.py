@@ -192,10 +192,12 @@ class SessionList(CommandBase, frozen=True, kw_only=True, omit_defaults=True, ta
 
 
 class HistoryRequest(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="history.request"):
-    """The part of the conversation before an event, the newest of it first asked for; None: from the end."""
+    """The part of the conversation before an event, the newest of it first asked for; None: from the end. With `types`,
+    the stored events of these types instead; an answer may then have none, and `before_seq` to ask further back."""
 
     before_seq: int | None = None
     limit: int = 100
+    types: list[str] = field(default_factory=list)
 
 
 class BlobRequest(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="blob.request"):

@@ -137,9 +137,9 @@ export class Session {
     return (await this.#client.ask({ type: "command.execute", session_id: this.id, name, arguments: given })).text;
   }
 
-  /** The part of the conversation before an event. */
-  history(before: number | null, limit = 100): Promise<protocol.History> {
-    return this.#client.ask({ type: "history.request", session_id: this.id, before_seq: before, limit });
+  /** The part of the conversation before an event; with `types`, the stored events of these types. */
+  history(before: number | null, limit = 100, types: readonly string[] = []): Promise<protocol.History> {
+    return this.#client.ask({ type: "history.request", session_id: this.id, before_seq: before, limit, types });
   }
 
   /** The bytes of an image, a document or a long result. */

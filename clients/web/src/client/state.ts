@@ -23,13 +23,14 @@ export interface AgentView extends Omit<Mutable<protocol.AgentView>, "streaming"
 
 export type CallView = Mutable<protocol.CallView>;
 
-type Kept = "agents" | "entries" | "calls" | "questions" | "tasks" | "shared" | "waypoints" | "files";
+type Kept = "agents" | "entries" | "calls" | "background_calls" | "questions" | "tasks" | "shared" | "waypoints" | "files";
 
 /** A session. Only `apply` changes it. */
 export interface State extends Omit<Mutable<protocol.State>, Kept | "activated"> {
   agents: Record<string, AgentView>;
   entries: Entry[];
   calls: Record<string, CallView>;
+  background_calls: Record<string, CallView>;
   questions: Record<string, Question>;
   tasks: Record<string, protocol.BackgroundUpdated>;
   shared: Record<string, unknown>;
@@ -52,7 +53,7 @@ export function emptyState(): State {
   return {
     session_id: "", seq: 0, workspace: "", name: null, description: null, created_at: "", updated_at: "",
     provider: "", model: "", mode: null, root_agent_id: "", agents: record(), entries: [], earlier: 0, chars: 0,
-    calls: record(), questions: record(), tasks: record(), shared: record(), waypoints: record(), waypoint: "",
+    calls: record(), questions: record(), tasks: record(), background_calls: record(), shared: record(), waypoints: record(), waypoint: "",
     files: record(), files_left_out: 0, commands: [], memories: [], memory_count: 0, activated: [], disabled: [],
     open_turn: null, turns: 0, usage: {}, cost_usd: 0, unpriced: false, problem: null,
   };
@@ -60,13 +61,14 @@ export function emptyState(): State {
 
 /** A state from a snapshot, which leaves out what has its default. */
 export function loadState(sent: protocol.State): State {
-  const { agents, entries, calls, questions, tasks, shared, waypoints, files, activated, ...plain } = sent;
+  const { agents, entries, calls, questions, tasks, background_calls, shared, waypoints, files, activated, ...plain } = sent;
   return {
     ...emptyState(),
     ...plain,
     agents: record(mapped(agents ?? {}, loadAgent)),
     entries: [...(entries ?? [])],
-    calls: record(mapped(calls ?? {}, (call) => ({ output: "", output_start: 0, ...call }))),
+    calls: mapped(calls ?? {}, loadCall),
+    background_calls: mapped(background_calls ?? {}, loadCall),
     questions: record(questions),
     tasks: record(tasks),
     shared: record(shared),
@@ -79,6 +81,10 @@ export function loadState(sent: protocol.State): State {
 function loadAgent(sent: protocol.AgentView): AgentView {
   const { streaming, queued, plans, ...plain } = sent;
   return { ...emptyAgent(sent.id), ...plain, streaming: record(streaming), queued: record(queued), plans: record(plans) };
+}
+
+function loadCall(sent: protocol.CallView): CallView {
+  return { output: "", output_start: 0, ...sent };
 }
 
 function emptyAgent(id: string): AgentView {
@@ -216,7 +222,10 @@ function applyLists(state: State, event: protocol.ProtocolEvent): void {
     }
     case "background.updated":
       if (event.status === "running") state.tasks[event.task_id] = event;
-      else delete state.tasks[event.task_id];
+      else {
+        delete state.tasks[event.task_id];
+        delete state.background_calls[event.call_id ?? ""];
+      }
       return;
     case "tool.activated":
       // as in Python, a name that the event repeats is taken as often
@@ -311,9 +320,9 @@ function applyOutput(agent: AgentView, event: protocol.AgentOutput): void {
   else agent.streaming[event.source] = sliceChars(before, 0, offset) + event.text;
 }
 
-/** Output of a running call: the newest of it. */
+/** Output of a call that runs, also in the background: the newest of it. */
 function applyToolOutput(state: State, event: protocol.ToolOutput): void {
-  const call = state.calls[event.call_id];
+  const call = state.calls[event.call_id] ?? state.background_calls[event.call_id];
   if (call === undefined) return;
   const offset = event.offset ?? 0;
   const held = sliceChars(call.output, 0, Math.max(0, offset - call.output_start)) + event.text;
@@ -335,7 +344,7 @@ function applyLive(state: State, live: protocol.Live): void {
     agent.context_limit = known.context_limit ?? null;
   }
   for (const [id, [start, text]] of Object.entries(live.outputs ?? {})) {
-    const call = state.calls[id];
+    const call = state.calls[id] ?? state.background_calls[id];
     if (call === undefined) continue;
     call.output_start = start;
     call.output = text;
@@ -363,9 +372,12 @@ function applyEntry(state: State, event: Entry): void {
       addUsage(state, event);
       break;
     }
-    case "tool.call_end":
+    case "tool.call_end": {
+      const call = state.calls[event.call_id];
       delete state.calls[event.call_id];
+      if (call && Object.values(state.tasks).some((task) => task.call_id === event.call_id)) state.background_calls[event.call_id] = call;
       break;
+    }
     case "gc.completed":
       addUsage(state, event);
       if (event.problem == null) agentOf(state, event.agent_id).context_tokens = event.tokens_after;

@@ -425,13 +425,17 @@ export interface History {
   readonly before_seq?: number | null;
 }
 
-/** The part of the conversation before an event, the newest of it first asked for; None: from the end. */
+/**
+ * The part of the conversation before an event, the newest of it first asked for; None: from the end. With `types`,
+ * the stored events of these types instead; an answer may then have none, and `before_seq` to ask further back.
+ */
 export interface HistoryRequest {
   readonly type: "history.request";
   readonly id?: string;
   readonly session_id?: string;
   readonly before_seq?: number | null;
   readonly limit?: number;
+  readonly types?: readonly string[];
 }
 
 /**
@@ -1056,6 +1060,7 @@ export interface State {
   readonly calls?: Readonly<Record<string, CallView>>;
   readonly questions?: Readonly<Record<string, PermissionRequested | ClarificationQuestion>>;
   readonly tasks?: Readonly<Record<string, BackgroundUpdated>>;
+  readonly background_calls?: Readonly<Record<string, CallView>>;
   readonly shared?: Readonly<Record<string, unknown>>;
   readonly waypoints?: Readonly<Record<string, Waypoint>>;
   readonly waypoint?: string;

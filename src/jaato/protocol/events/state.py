@@ -83,6 +83,8 @@ class State(Struct, kw_only=True, omit_defaults=True):
     questions: dict[str, PermissionRequested | ClarificationQuestion] = field(default_factory=dict)
     tasks: dict[str, BackgroundUpdated] = field(default_factory=dict)
     """Background tasks that run."""
+    background_calls: dict[str, CallView] = field(default_factory=dict)
+    """The calls of those tasks that have their result already, with what they print."""
     shared: dict[str, Any] = field(default_factory=dict)
     """What the agents of the session share."""
     waypoints: dict[str, Waypoint] = field(default_factory=dict)
@@ -123,7 +125,7 @@ class Live(Struct, frozen=True, gc=False, omit_defaults=True):
 
     agents: dict[str, LiveAgent] = field(default_factory=dict)
     outputs: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """By running call: how many characters it had printed before, and the newest ones."""
+    """By call that runs, also in the background: how many characters it had printed before, and the newest ones."""
     commands: list[CommandEntry] = field(default_factory=list)
     memories: list[MemoryEntry] = field(default_factory=list)
     memory_count: int = 0

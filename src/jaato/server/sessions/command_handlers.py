@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from functools import partial
+from typing import Any, get_args
 
 import msgspec
 
@@ -355,13 +356,26 @@ READ = 4
 """Events read for each entry that is asked for, to begin with: not every event is one."""
 
 
+MOST_SEARCHED = 2_000
+"""Events that one request for certain types looks at; the next one goes on from there."""
+STORED: dict[str, Any] = {kind.__struct_config__.tag: kind for kind in get_args(Event) if kind.durable}
+"""The types of events that a log holds."""
+
+
 def page_of(room: Room, asked: HistoryRequest) -> History:
-    """The newest entries before an event, oldest first; work grows with the number requested, not with the log."""
+    """The newest entries before an event, oldest first; work grows with the number requested, not with the log. Raises
+    `ConfigError` for a type that no log holds."""
     limit = min(max(asked.limit, 1), MOST)
     end = (
         room.state.seq + 1 if asked.before_seq is None else min(max(asked.before_seq, 1), room.state.seq + 1)
     )
     found: list[Event] = []
+    if asked.types:
+        start = max(1, end - MOST_SEARCHED)
+        kinds = kinds_of(asked.types)
+        found = [event for event in between(room, start, end) if isinstance(event, kinds)]
+        first = found[-limit].seq if len(found) > limit else start
+        return History(found[-limit:], first if first > 1 else None)
     span = limit * READ
     start = end
     while start > 1 and len(found) < limit:
@@ -372,6 +386,16 @@ def page_of(room: Room, asked: HistoryRequest) -> History:
     found = found[-limit:]
     more = bool(found) and (start > 1 or len(found) == limit)
     return History(found, found[0].seq if more and found[0].seq > 1 else None)
+
+
+def kinds_of(types: Sequence[str]) -> tuple[Any, ...]:
+    """The classes of types of events. Raises `ConfigError`."""
+    unknown = [name for name in types if name not in STORED]
+    if unknown:
+        raise ConfigError(
+            f"No log has events of the type {unknown[0][:60]!r}; there are {', '.join(STORED)}."
+        )
+    return tuple(STORED[name] for name in types)
 
 
 def between(room: Room, first: int, end: int) -> list[Event]:

@@ -147,7 +147,8 @@ class TaskSubject(Subject):
         """The call that made it, and the newest of its output."""
         state = self._link.session.state
         task = state.tasks.get(row_id)
-        call = state.calls.get(task.call_id or "") if task is not None else None
+        call_id = (task.call_id or "") if task is not None else ""
+        call = state.calls.get(call_id) or state.background_calls.get(call_id)
         if task is None:
             return [("It has ended; its result is in the conversation.", "dim")]
         if call is None:
