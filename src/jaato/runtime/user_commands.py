@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import anyio.to_thread
 
@@ -29,11 +29,12 @@ from jaato.tools.markdown import slash_name
 from jaato.tools.permissions.access import grant_text
 
 if TYPE_CHECKING:
+    from jaato.tools.permissions.gate import Gate
     from jaato.tools.processes.sandbox.sandbox import Sandbox
 
 
 PERMISSIONS_COMMAND = UserCommand(
-    "permissions", "What is allowed and denied for good: permissions [revoke ID | trust]"
+    "permissions", "What is allowed and denied for good: permissions [json | revoke ID | trust]"
 )
 USAGE_COMMAND = UserCommand(
     "usage", "What this session and its subagents have used: usage [agent | model | tool | day]"
@@ -135,7 +136,7 @@ async def run_session_command(session: Session, name: str, rest: str) -> str | N
 
 
 def permissions_command(session: Session, rest: str) -> str:
-    """Run `/permissions [revoke ID | trust]`; gives its output. Raises `ConfigError` for a grant that does not exist."""
+    """Run `/permissions [json | revoke ID | trust]`; gives its output. Raises `ConfigError` for a grant that does not exist."""
     gate = session.gate
     verb, _, grant_id = rest.strip().partition(" ")
     match verb:
@@ -145,13 +146,34 @@ def permissions_command(session: Session, rest: str) -> str:
         case "trust":
             gate.policy.trust()
             return f"{gate.policy.path} is trusted as it is now, and this session goes by it."
+        case "json" if not grant_id:
+            return encode(describe_permissions(gate)).decode()
         case "":
             lines = [
                 one_line(f"{grant.id}  {grant.effect} {grant.scope:<7} {grant_text(grant)}", MAX_WORDS_CHARS)
                 for grant in gate.grants()
             ]
             return "\n".join(lines) or "No lasting answers; what reads runs, the rest is asked about."
-    raise ConfigError("There is /permissions, /permissions revoke ID and /permissions trust.")
+    raise ConfigError(
+        "There is /permissions, /permissions json, /permissions revoke ID and /permissions trust."
+    )
+
+
+def describe_permissions(gate: Gate) -> dict[str, Any]:
+    """What runs, is denied and is asked about in a session, and where that comes from; see `docs/design/permissions.md`."""
+    policy = gate.policy
+    policy.reload()
+    return {
+        "mode": policy.mode,
+        "modes": MODES,
+        "default": policy.default,
+        "file": str(policy.path) if policy.path is not None else None,
+        "distrust": policy.distrust,
+        "deferred": policy.deferred,
+        "locked": policy.locked,
+        "rules": policy.rules(),
+        "grants": [{"grant": grant, "covers": grant_text(grant)} for grant in gate.grants()],
+    }
 
 
 async def usage_command(session: Session, rest: str) -> str:

@@ -90,15 +90,7 @@ def list_rules(
     args: Namespace, policy: Policy, settings: Settings, options: SessionOptions, workspace: Path
 ) -> None:
     """List the rules and grants."""
-    white, black = policy.whitelist, policy.blacklist
-    rules = [("allow", text) for text in sorted({*white.tools, *white.patterns})]
-    rules += [("deny", text) for text in sorted({*black.tools, *black.patterns})]
-    rules += [
-        (effect, f"{tool} with {name} {', '.join(globs)}")
-        for effect, found in (("allow", white.arguments), ("deny", black.arguments))
-        for tool, names in found.items()
-        for name, globs in dict(names).items()
-    ]
+    rules = policy.rules()
     grants = policy.grants()
     if args.json:
         print_json(
@@ -106,7 +98,7 @@ def list_rules(
                 "file": str(policy.path),
                 "trusted": not policy.untrusted,
                 "default": policy.default,
-                "rules": [{"effect": effect, "pattern": text} for effect, text in rules],
+                "rules": msgspec.to_builtins(rules),
                 "grants": msgspec.to_builtins(grants),
             }
         )
@@ -116,7 +108,7 @@ def list_rules(
     print_line(f"default  {policy.default}; read-only calls are allowed")
     if policy.locked:
         print_line(f"locked   {policy.locked}")
-    print_rows(rules)
+    print_rows((one.effect, one.pattern) for one in rules)
     if grants:
         print_line("\ngrants:")
     print_rows((one.id, one.effect, grant_text(one), time_text(one.created_at)) for one in grants)

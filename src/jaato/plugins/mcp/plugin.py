@@ -15,7 +15,7 @@ import anyio.to_thread
 import msgspec
 
 from jaato.abc.plugin import Host as PluginHost
-from jaato.abc.plugin import Plugin
+from jaato.abc.plugin import Plugin, UserCommand
 from jaato.errors import PluginError, ToolError
 from jaato.log import logger
 from jaato.plugins.mcp.config import FILE, ServerConfig, describe_sandbox
@@ -41,6 +41,7 @@ MAX_STARTING = 20
 """Servers without a manifest that one session starts at once to learn their tools; a later search starts the others."""
 MAX_ROWS = 200
 MAX_TEXT = 300
+USAGE = "mcp [json | connect NAME]"
 
 
 class MCPToolPlugin(Plugin):
@@ -206,6 +207,23 @@ class MCPToolPlugin(Plugin):
                 row["left_out"] = [shorten(text) for text in manifest.dropped[:20]]
         return row
 
+    def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
+        """`mcp`: the same rows for the user."""
+        return {UserCommand("mcp", f"The MCP servers and how each stands: {USAGE}"): self._run_command}
+
+    async def _run_command(self, line: str) -> str | dict[str, Any]:
+        """Carry out what follows `mcp`. Raises `ToolError` for a server that does not start."""
+        match line.split():
+            case []:
+                rows = await anyio.to_thread.run_sync(self.mcp_servers)
+                return render_rows(rows)
+            case ["json"]:
+                return await anyio.to_thread.run_sync(self.mcp_servers)
+            case ["connect", name]:
+                await self.servers.connect(name)
+                return render_rows({"servers": [self._server_row(self.directory.entry(name))]})
+        return f"Usage: {USAGE}"
+
     @tool(category="MCP", access="read")
     async def mcp_connect(self, server: str) -> dict[str, Any]:
         """Start an MCP server, or ask a running one anew, so that its tools can be searched; also right after it
@@ -345,6 +363,21 @@ def open_directory(host: PluginHost) -> Directory:
     trust = trust_of(host, context.state_dir, [context.home / FILE])
     given, only = host.config.get("servers", {}), bool(host.config.get("only"))
     return Directory(replace(context, trust=trust), sandbox=sandbox_of(host), given=given, only=only)
+
+
+def render_rows(shown: dict[str, Any]) -> str:
+    """The servers in lines, for the terminal."""
+    lines: list[str] = []
+    for row in shown["servers"]:
+        facts = [row["kind"], row["scope"]]
+        facts += [f"protocol {row['protocol']}", f"{row['tools']} tools"] if "protocol" in row else []
+        lines.append(f"{row['name']}  {row['state']}  ({', '.join(facts)})")
+        lines += [
+            f"  {text}"
+            for text in (row.get("why"), *row.get("held_back", ()), *row.get("left_out", ()))
+            if text
+        ]
+    return "\n".join([*lines, *shown.get("problems", ()), *filter(None, [shown.get("hint")])])
 
 
 def resource_row(server: str, entry: ResourceEntry) -> dict[str, Any]:

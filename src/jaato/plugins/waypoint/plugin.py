@@ -31,7 +31,10 @@ from jaato.tools.tool import tool
 from jaato.tools.waypoints import START, Tree, WaypointLog
 
 COORDINATION = "coordination"
-USAGE = "waypoint create TEXT | list | info ID | restore ID [--dry-run] [--force] | delete ID"
+USAGE = (
+    "waypoint create TEXT | list | info ID | diff ID [--force] [--json] | restore ID [--dry-run] [--force] | "
+    "delete ID"
+)
 UNDO_USAGE = "undo [--dry-run] [--force]"
 WaypointId = Annotated[str, Meta(min_length=1, max_length=40), "such as w1"]
 MAX_SHOWN = 100
@@ -132,7 +135,7 @@ class WaypointPlugin(Plugin):
             UserCommand("undo", f"Take back the newest changes of files: {UNDO_USAGE}"): self.run_undo,
         }
 
-    async def run_command(self, line: str) -> str:
+    async def run_command(self, line: str) -> str | dict[str, Any]:
         """Carry out what follows `waypoint`."""
         call = CURRENT.get()
         verb, _, rest = line.strip().partition(" ")
@@ -148,6 +151,8 @@ class WaypointPlugin(Plugin):
                     return f"{made.id} is made."
                 case "info" if len(names) == 1 and not flags:
                     return render_info(await self._info(names[0], call))
+                case "diff" if len(names) == 1 and flags <= {"--force", "--json"}:
+                    return await self._diff(names[0], call, flags)
                 case "delete" if len(names) == 1 and not flags:
                     gone = await self._restorer(call).delete(names[0], "user")
                     return f"{gone.id} is deleted; the files are as they were."
@@ -176,6 +181,19 @@ class WaypointPlugin(Plugin):
         if session is not None and done.plan:
             session.notify(f"The user took the files back to waypoint {render_restore(done, dry_run=False)}")
         return render_undo(point, done, dry_run=False)
+
+    async def _diff(self, waypoint_id: str, call: Call | None, flags: set[str]) -> str | dict[str, Any]:
+        """What restoring would change, with a diff; with `--json` as data."""
+        from jaato.plugins.waypoint.preview import preview_files
+
+        done = await self._restorer(call).look(waypoint_id, "user", force="--force" in flags)
+        found = restore_result(done, dry_run=True)
+        diff = await anyio.to_thread.run_sync(preview_files, self._changes, done, found["changed"])
+        if "--json" in flags:
+            return found | {"diff": diff}
+        return "\n".join(
+            filter(None, [render_restore(done, dry_run=True), *map(printable, diff.splitlines())])
+        )
 
     async def _restore(self, waypoint_id: str, call: Call | None, flags: set[str]) -> str:
         """Restore the files for the user, and notify the model."""

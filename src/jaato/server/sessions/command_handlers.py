@@ -320,9 +320,9 @@ class CommandHandlers:
         return Done(namesakes(self._hub.store, session_id, session_name(command.name)))
 
     async def _execute(self, command: CommandExecute) -> Said:
-        if command.name == "permissions" and command.arguments.strip() and not self._local:
-            raise NotAllowed("Permissions are changed on the machine of the server: `jaato permissions`.")
         live = await self._live(command)
+        if command.name == "permissions" and not self._local:
+            check_remote_permissions(live, command.arguments.split())
         with live.in_use():
             output = await live.session.run_command(command.name, command.arguments)
         return Said(output)
@@ -347,6 +347,22 @@ class CommandHandlers:
         live = await self._live(command)
         live.session.disable(command.tools, command.disabled)
         return Done()
+
+
+def check_remote_permissions(live: Live, words: list[str]) -> None:
+    """Raise `NotAllowed` for a command `permissions` that would allow more: over the network it shows what holds, and
+    revokes answers that allow."""
+    match words:
+        case [] | ["json"]:
+            return
+        case ["revoke", grant_id] if any(
+            grant.id == grant_id and grant.effect == "allow" for grant in live.session.gate.grants()
+        ):
+            return
+    raise NotAllowed(
+        "Over the network, only answers that allow can be revoked; the rest is changed on the machine of the server: "
+        "`jaato permissions`."
+    )
 
 
 MOST = 500

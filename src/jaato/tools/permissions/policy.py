@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -189,6 +189,15 @@ def contains_grant(document: PolicyDocument, grant: Grant) -> bool:
     """Whether all lines of a grant still stand in the file."""
     rules = document.whitelist if grant.effect == "allow" else document.blacklist
     return all(text in (rules.tools if key == "tools" else rules.patterns) for key, text in entries_of(grant))
+
+
+class RuleLine(msgspec.Struct, frozen=True):
+    """One rule in force as it is shown, and where it comes from: `session` for flags and settings, the permission
+    `file`, a lasting `answer`, or the `program` that started the session."""
+
+    effect: Literal["allow", "deny"]
+    pattern: str
+    source: Literal["session", "file", "answer", "program"]
 
 
 STRICTNESS: dict[Default, int] = {"allow": 0, "ask": 1, "deny": 2}
@@ -389,6 +398,25 @@ class Policy:
     def grants(self) -> tuple[Grant, ...]:
         """The lasting grants that hold here."""
         return self._file.grants if self._file else ()
+
+    def rules(self) -> list[RuleLine]:
+        """The rules in force, each once with where it comes from."""
+        effects: tuple[tuple[Literal["allow", "deny"], str], ...] = (
+            ("allow", "whitelist"),
+            ("deny", "blacklist"),
+        )
+        found: list[RuleLine] = []
+        for effect, name in effects:
+            answers = lines_of(grant for grant in self.grants() if grant.effect == effect).lines()
+            sources: dict[str, Literal["session", "file", "answer", "program"]] = {}
+            if effect == "allow":
+                sources |= dict.fromkeys(sorted(self._admitted), "program")
+            if self._held is not None:
+                sources |= dict.fromkeys(getattr(self._held, name).lines(), "file")
+            sources |= dict.fromkeys((line for line in answers if line in sources), "answer")
+            sources |= dict.fromkeys(getattr(self._own, name).lines(), "session")
+            found += [RuleLine(effect, line, source) for line, source in sources.items()]
+        return found
 
     def reload(self) -> None:
         """Read the file again, and tighten if it changed; a damaged one locks the policy until it is repaired."""

@@ -56,6 +56,15 @@ class RuleSet(msgspec.Struct, frozen=True):
         patterns = tuple(text for text in self.patterns if text not in other.patterns)
         return RuleSet(self.tools - other.tools, patterns, self.arguments)
 
+    def lines(self) -> list[str]:
+        """Each rule in one line: names and patterns, then patterns for arguments."""
+        conditions = (
+            f"{tool} with {name} {', '.join(globs)}"
+            for tool, entries in self.arguments.items()
+            for name, globs in entries.items()
+        )
+        return [*sorted({*self.tools, *self.patterns}), *conditions]
+
 
 class Channel(msgspec.Struct, frozen=True):
     """The channel for questions; `timeout_s` None waits without a deadline."""
