@@ -27,8 +27,8 @@ from tests.tui.tmux import pane
 from jaato.client.address import Address
 from jaato.client.blocking import Client
 from jaato.client.connection import connect
-from jaato.client.state import State
 from jaato.protocol.commands import SessionList
+from jaato.protocol.events.state import State
 from jaato.protocol.frames import Sessions
 from jaato.tui.questions.panel import GUARD_S
 
