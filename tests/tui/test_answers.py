@@ -67,6 +67,25 @@ async def test_a_comment_reaches_the_agent(work: Path) -> None:
         await one.see("Over.", "denied", "use a test")
 
 
+async def test_an_answer_in_the_prompt_is_not_sent(work: Path) -> None:
+    """`y` in the prompt answers nothing and is no message while a question waits: the way to the question is shown, and the
+    text stays."""
+    steps = [call("run", command="touch made", need=["write"]), say("Over.")]
+    async with studio(work, steps=steps) as one:
+        await one.send("go")
+        await one.see("May run run?")
+        await one.type("y")
+        await one.press("enter")
+        await one.wait(
+            lambda: any("Tab goes to the question" in note.message for note in one.app._notifications)
+        )
+        assert one.app.view.prompt.text == "y"
+        assert not (work / "made").exists()
+        await one.answer("y")
+        await one.see("Over.")
+    assert (work / "made").exists()
+
+
 async def test_questions_are_asked_one_at_a_time(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first is answered, and a key pressed at once does not answer the next; the panel keeps the keys."""
     made = [("run", {"command": f"touch {name}", "need": ["write"]}) for name in ("one", "two", "three")]

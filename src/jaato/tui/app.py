@@ -54,6 +54,8 @@ FRAME_S = 1 / 30
 TICK_S = 0.1
 LEAVE_S = 2.0
 """How long the second Ctrl+C may come after the first."""
+LIKE_ANSWERS = ("y", "n", "yes", "no")
+"""Texts that are meant as an answer while a question waits: as messages they would not be one."""
 
 
 SCREENS = {
@@ -240,6 +242,10 @@ class FullScreenClient(App[int]):
         if not self.link.is_open:
             self.view.prompt.put_back(event.text)
             self.notify("Not connected yet; the message stays in the prompt.", markup=False)
+            return
+        if self.link.questions and event.text.strip().lower() in LIKE_ANSWERS:
+            self.view.prompt.put_back(event.text)
+            self.notify("Tab goes to the question, then y or n answers it.", markup=False)
             return
         self.view.area.remember(event.text)
         self.view.transcript.following = True
