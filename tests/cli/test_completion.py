@@ -10,6 +10,7 @@ import pytest
 from tests.cli.desk import Desk, say
 
 from jaato.cli.arguments.parser import MODES, PROVIDERS, TABLES
+from jaato.cli.arguments.settings import KEYED
 
 SHELLS = ("bash", "zsh", "fish")
 ASK_BASH = """
@@ -172,3 +173,16 @@ def test_zsh(with_sessions: Desk) -> None:
     finally:
         shell.close(force=True)
     assert not (desk.work / "hacked").exists()
+
+
+def test_providers_with_a_key(desk: Desk) -> None:
+    """`jaato login` offers the providers that have an API key."""
+    assert bash(desk, script(desk, "bash"), "login", "") == list(KEYED)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_script_names_no_place(desk: Desk, shell: str) -> None:
+    """The script begins with what a shell reads: where to put it is said by `jaato completion --help` alone."""
+    lines = script(desk, shell).read_text().splitlines()
+    assert not lines[1].startswith("#")
+    assert (lines[0] == "#compdef jaato") == (shell == "zsh")

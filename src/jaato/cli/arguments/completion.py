@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
+from itertools import dropwhile
 from typing import Any
 
 from jaato.cli.arguments.parser import PROVIDERS, make_parser
+from jaato.cli.arguments.settings import KEYED
 
 FILES = ("FILE", "PATH", "SCRIPT", "TRACE")
 DIRECTORIES = ("DIR",)
@@ -45,8 +47,15 @@ def main(args: Namespace) -> int:
     parser = make_parser()
     for action in actions_of(parser):
         complete_values(action, {"file": shtab.FILE, "directory": shtab.DIRECTORY})
-    sys.stdout.write(shtab.complete(parser, args.shell).rstrip() + "\n")
+    sys.stdout.write(drop_instructions(shtab.complete(parser, args.shell).rstrip() + "\n"))
     return 0
+
+
+def drop_instructions(script: str) -> str:
+    """A script without the comments at its beginning, which name other places for the file than `jaato completion --help`."""
+    lines = script.splitlines(keepends=True)
+    head = [line for line in lines[:1] if line.startswith("#compdef")]
+    return "".join([*head, *dropwhile(lambda line: line.startswith("#") or not line.strip(), lines)])
 
 
 def actions_of(parser: ArgumentParser) -> Iterator[Action]:
@@ -73,4 +82,4 @@ def complete_values(action: Action, paths: Mapping[str, Any]) -> None:
     elif any(word in FILES for word in words):
         action.complete = paths["file"]  # type: ignore[attr-defined]
     elif action.dest == "provider":
-        action.choices = PROVIDERS
+        action.choices = KEYED if shown == "PROVIDER" else PROVIDERS
