@@ -186,16 +186,17 @@ async def create_or_resume(
         reason=reason,
         agent_id=room.state.root_agent_id,
         workspace=state.workspace,
-        notice="\n".join(
-            [
-                *live.entry.factory.settings.notes,
-                *(
-                    f"event {damaged.seq} of this session is damaged: {damaged.reason}"
-                    for damaged in live.session.journal.damaged
-                ),
-            ]
-        ),
+        notice=format_notice(live),
     )
+
+
+def format_notice(live: Live) -> str:
+    """What the client should know of a session: settings without effect and damaged events, one a line."""
+    damaged = (
+        f"event {event.seq} of this session is damaged: {event.reason}"
+        for event in live.session.journal.damaged
+    )
+    return "\n".join([*live.entry.factory.settings.notes, *damaged])
 
 
 async def resume_with(
