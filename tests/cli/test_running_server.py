@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pexpect
+import pytest
 from tests.cli.desk import Desk
+from tests.cli.terminal import talking
 
 from jaato.version import __version__
 
@@ -22,6 +25,24 @@ def test_options_that_come_too_late(desk: Desk) -> None:
             assert late.returncode == 2
             assert option in late.stderr
             assert "jaato serve --stop" in late.stderr
+
+
+@pytest.mark.parametrize("command", ["chat", "run"])
+def test_a_download_is_offered_before_the_session(desk: Desk, command: str) -> None:
+    """Where the embedded model would answer and is not here, a terminal is asked although the session is the server's, which
+    cannot ask; without a terminal the error says how to be asked."""
+    with desk.serving():
+        with talking(desk, "hello", command=command) as child:
+            child.expect("has to be downloaded once: 1.1 GB .* Do it\\? \\[y/N\\]")
+            child.sendline("n")
+            child.expect("was not downloaded")
+            child.expect("OPENAI_BASE_URL")
+            child.expect(pexpect.EOF)
+            child.close()
+            assert child.exitstatus == 2
+        refused = desk.run("run", "hello")
+        assert (refused.returncode, "`jaato chat` at a terminal" in refused.stderr) == (2, True)
+        assert desk.run("sessions", "list", "--all", "--names").stdout == ""
 
 
 def test_a_server_of_another_version(desk: Desk) -> None:

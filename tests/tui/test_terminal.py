@@ -264,7 +264,7 @@ def test_without_a_provider_it_says_what_to_do(tmp_path: Path) -> None:
         child.expect("has to be downloaded")
         child.send("n")
         child.expect(re.escape("\x1b[?1049l"))
-        child.expect("set a key")
+        child.expect("save a key")
         assert "Traceback" not in child.before
         assert "Group" not in child.before
         child.expect(pexpect.EOF)

@@ -87,7 +87,7 @@ async def prepare(
     if not allowed and confirm is None:
         raise ProviderMissing(
             f"The embedded model {pinned.name} would have to be downloaded first ({size} into {place}). "
-            f"To be asked, use --no-daemon; --yes allows it, and every call that no rule denies. {INSTEAD}"
+            f"Run `jaato chat` at a terminal to be asked; --yes allows it, and every call that no rule denies. {INSTEAD}"
         )
     if not allowed and confirm is not None:
         question = f"The embedded model {pinned.name} has to be downloaded once: {size} into {place}. Do it?"

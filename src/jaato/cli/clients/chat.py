@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from jaato.cli.arguments.values import session_create, workspace_of
 from jaato.cli.connect import client_name, connect_to, connect_to_server, in_process_options, parse_address
 from jaato.cli.full_screen import can_draw, is_accessible, is_installed, run_full_screen
+from jaato.cli.local_download import offer_download
 from jaato.cli.output.console import Console
 from jaato.cli.repl.loop import Repl
 from jaato.client.address import Address, socket_path
@@ -29,6 +30,8 @@ def main(args: Namespace) -> int:
         return run_full_screen(args)
     console = Console(environ)
     creation = None
+    if args.command != "attach":
+        offer_download(args, console)
     if args.command == "attach":
         address = parse_address(args) or Address(path=socket_path(environment()))
         if not args.session:

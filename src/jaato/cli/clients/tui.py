@@ -7,6 +7,8 @@ from argparse import Namespace
 from jaato.cli.clients import chat
 from jaato.cli.exit_codes import print_message
 from jaato.cli.full_screen import can_draw, is_accessible, is_installed, run_full_screen
+from jaato.cli.local_download import offer_download
+from jaato.cli.output.console import Console
 from jaato.settings import environment
 
 MISSING = "Plain lines are used, as the full-screen client is an extra: pip install 'jaato[tui]'."
@@ -26,4 +28,5 @@ def main(args: Namespace) -> int:
     if not is_installed():
         print_message(MISSING)
         return chat.main(args)
+    offer_download(args, Console(environ))
     return run_full_screen(args)
