@@ -40,6 +40,12 @@ def test_a_download_is_offered_before_the_session(desk: Desk, command: str) -> N
             child.expect(pexpect.EOF)
             child.close()
             assert child.exitstatus == 2
+        with talking(desk, "hello", command=command) as child:
+            child.expect("Do it")
+            child.sendintr()
+            child.expect(pexpect.EOF)
+            child.close()
+            assert child.exitstatus == 130
         refused = desk.run("run", "hello")
         assert (refused.returncode, "`jaato chat` at a terminal" in refused.stderr) == (2, True)
         assert desk.run("sessions", "list", "--all", "--names").stdout == ""

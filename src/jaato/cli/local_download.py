@@ -42,14 +42,17 @@ def offer_download(args: Namespace, console: Console) -> None:
 
 async def download_if_chosen(options: SessionOptions, settings: Settings, console: Console) -> None:
     """Download the model if it is what the settings choose and the user agrees. Raises `JaatoError`s."""
-    from jaato.cli.repl.questions import confirm_now
+    from functools import partial
+
+    from jaato.cli.repl.questions import confirm
     from jaato.runtime.local_model import prepare
     from jaato.runtime.provider_selection import choose_provider
 
-    async def ask(text: str) -> bool:
-        return bool(confirm_now(text))
-
     if (settings["provider"] or (await choose_provider(settings)).name) == "local":
         await prepare(
-            settings, settings["model"], progress=console.progress, allowed=options.yes, confirm=ask
+            settings,
+            settings["model"],
+            progress=console.progress,
+            allowed=options.yes,
+            confirm=partial(confirm, console),
         )
