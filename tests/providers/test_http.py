@@ -254,14 +254,22 @@ def test_a_key_that_is_made_fresh() -> None:
     anyio.run(main, fresh)
 
 
-@pytest.mark.parametrize("listed", [True, False])
-def test_an_unknown_model_names_those_like_it(listed: bool) -> None:
-    """The error for a model nobody knows suggests up to three that are offered; without a list it stands alone."""
-    rows = {"data": [{"id": "qwen3:8b"}, {"id": "qwen3:14b"}, {"id": "llama3.3"}]}
-    offered = answer(rows) if listed else answer("no list", 404)
+@pytest.mark.parametrize(
+    ("offered", "end"),
+    [
+        (["qwen3:8b", "qwen3:14b", "llama3.3"], "Did you mean qwen3:8b or qwen3:14b?"),
+        (["a", "b", "c", "d", "e", "f"], "It offers a, b, c, d, e, …; choose one with --model or /model."),
+        (None, "model 'qwen3:8' not found."),
+    ],
+)
+def test_an_unknown_model_names_those_like_it(offered: list[str] | None, end: str) -> None:
+    """The error for a model nobody knows suggests up to three like it, else names those that are offered; without a list it
+    stands alone."""
+    rows = {"data": [{"id": name} for name in offered or ()]}
+    listing = answer("no list", 404) if offered is None else answer(rows)
 
     async def main() -> str:
-        async with serve(answer(said(None, "model 'qwen3:8' not found"), 404), offered) as server:
+        async with serve(answer(said(None, "model 'qwen3:8' not found"), 404), listing) as server:
             provider = provider_at(server)
             with pytest.raises(ModelNotFound) as caught:
                 async for _ in provider.stream(ModelRequest("qwen3:8", REQUEST.messages)):
@@ -270,7 +278,7 @@ def test_an_unknown_model_names_those_like_it(listed: bool) -> None:
             return str(caught.value)
 
     text = anyio.run(main)
-    assert text.endswith("Did you mean qwen3:8b or qwen3:14b?" if listed else "model 'qwen3:8' not found.")
+    assert text.endswith(end)
 
 
 def test_the_request_body_is_what_the_dialect_encoded() -> None:

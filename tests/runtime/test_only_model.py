@@ -40,7 +40,7 @@ def test_the_only_model_is_used(tmp_path: Path) -> None:
 
 def test_several_models_without_a_default(tmp_path: Path) -> None:
     """A provider without a default says which models there are."""
-    with pytest.raises(ConfigError, match="--model NAME, one of qwen3"):
+    with pytest.raises(ConfigError, match="--model NAME, such as qwen3, llama3"):
         find(tmp_path, "ollama", "OLLAMA_HOST", "qwen3", "llama3.3")
 
 

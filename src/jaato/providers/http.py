@@ -129,7 +129,7 @@ async def close_response(response: httpcore2.Response) -> None:
 
 
 PATIENCE_S = 3.0
-MAX_NAMED = 5
+MAX_NAMED, MAX_NAME_CHARS = 5, 100
 
 
 async def list_offered_models(provider: Provider) -> list[str]:
@@ -143,14 +143,15 @@ async def list_offered_models(provider: Provider) -> list[str]:
 
 
 async def suggest_models(provider: Provider, model: str) -> str:
-    """A question that names up to three offered models like this one, else the first that are offered; empty without a list."""
+    """A question that names up to three offered models like this one, else those that are offered; empty without a list."""
     from difflib import get_close_matches
 
     names = [name for name in await list_offered_models(provider) if name != model]
     if near := get_close_matches(model, names, n=3, cutoff=0.5):
         return f"Did you mean {' or '.join(near)}?"
     more = ", …" if len(names) > MAX_NAMED else ""
-    return f"It offers {', '.join(names[:MAX_NAMED])}{more}." if names else ""
+    offered = f"{', '.join(name[:MAX_NAME_CHARS] for name in names[:MAX_NAMED])}{more}"
+    return f"It offers {offered}; choose one with --model or /model." if names else ""
 
 
 Key = str | Callable[[], Awaitable[str]] | None
