@@ -9,6 +9,7 @@ import pytest
 from tests.tui.studio import call, calls, say, studio
 from textual import events
 
+from jaato.protocol.events import InitProgress
 from jaato.tui.app import LEAVE_S
 
 pytestmark = pytest.mark.anyio
@@ -240,3 +241,27 @@ async def test_the_end_stays_visible_whatever_changes_its_size(work: Path) -> No
             )
         await one.wait(lambda: "line 199" not in one.screen)
         assert not one.app.view.transcript.following
+
+
+async def test_the_progress_of_a_model_is_shown(work: Path) -> None:
+    """While the embedded model reads its prompt, which takes minutes the first time, the status line shows how far it is."""
+    async with studio(work, steps=[say("Hello.")]) as one:
+        await one.see("ready")
+        link = one.app.link
+        state = link.session.state
+        link._take(
+            InitProgress(
+                session_id=state.session_id,
+                agent_id=state.root_agent_id,
+                seq=0,
+                step="reading the prompt",
+                done=30,
+                total=120,
+                unit="tokens",
+            )
+        )
+        link.changed()
+        await one.see("reading the prompt 25 %")
+        await one.send("hi")
+        await one.see("Hello.")
+        assert "reading the prompt" not in one.status

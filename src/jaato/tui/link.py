@@ -245,6 +245,10 @@ class Link:
 
     def _take_event(self, event: Event) -> None:
         conversation = self.conversation
+        if isinstance(event, InitProgress):
+            self._show_progress(event)
+            return
+        self.progress = ""
         if not isinstance(event, SessionInfo):
             conversation.take(event)
             if isinstance(event, TurnCompleted) and event.agent_id == self.session.state.root_agent_id:
