@@ -27,9 +27,12 @@ from tests.tui.tmux import pane
 from jaato.client.address import Address
 from jaato.client.blocking import Client
 from jaato.client.connection import connect
+from jaato.protocol.codec import encode
 from jaato.protocol.commands import SessionList
+from jaato.protocol.events import EventBase
 from jaato.protocol.events.state import State
 from jaato.protocol.frames import Sessions
+from jaato.storage.sqlite import SqliteStore
 from jaato.tui.questions.panel import GUARD_S
 
 TIMEOUT_S = 60.0
@@ -66,6 +69,18 @@ class Scene:
                 return (await client.attach(self.session_id())).state
 
         return anyio.run(read)
+
+    def event_types(self) -> list[str]:
+        """The types of the stored events of the only session."""
+        store = SqliteStore(self.server.home / "state/jaato.db")
+        try:
+            return [
+                json.loads(encode(event))["type"]
+                for event in store.read(self.session_id())
+                if isinstance(event, EventBase)
+            ]
+        finally:
+            store.close()
 
     def commands(self) -> list[list[str]]:
         """The processes below the server, without the one that starts commands."""
@@ -137,6 +152,14 @@ class Face(ABC):
     def expect_loss(self) -> None:  # noqa: B027 most clients need not know
         """The server will be killed."""
 
+    @abstractmethod
+    def see_loss(self) -> None:
+        """Wait until it says that the connection is lost."""
+
+    @abstractmethod
+    def see_return(self) -> None:
+        """Wait until it says that it is connected again."""
+
     def wait(self, holds: Callable[[], object], what: str) -> None:
         """Wait until something holds."""
         until = time.monotonic() + TIMEOUT_S
@@ -197,6 +220,12 @@ class Terminal(Face):
             self._pane.see(edited["command"])
             self._pane.press("C-s")
 
+    def see_loss(self) -> None:
+        self.see("reconnecting")
+
+    def see_return(self) -> None:
+        self.wait(lambda: "reconnecting" not in self.shown(), "that it is connected")
+
     def stop(self) -> None:
         self._pane.press("Escape")
 
@@ -249,6 +278,12 @@ class Line(Face):
             self._child.sendline(json.dumps(edited))
         else:
             self._child.sendline("y")
+
+    def see_loss(self) -> None:
+        self.see("Lost the connection to the server")
+
+    def see_return(self) -> None:
+        self.see("Reconnected")
 
     def stop(self) -> None:
         self._child.sendintr()
@@ -308,6 +343,12 @@ class Page(Face):
 
     def expect_loss(self) -> None:
         self._seen.offline_is_expected = True
+
+    def see_loss(self) -> None:
+        self.see("Offline. What you see")
+
+    def see_return(self) -> None:
+        self.see("\nconnected\n")
 
 
 class InEditor(Face):
@@ -371,6 +412,17 @@ class InEditor(Face):
             await asyncio.sleep(0)
         self.editor.decided.clear()
         self.editor.choose = lambda *_: None
+
+    def _log(self) -> str:
+        return (self.scene.root / "eddi/acp.log").read_text()
+
+    def see_loss(self) -> None:
+        self.wait(
+            lambda: "lost the connection to the server" in self._log(), "in its log that the server is lost"
+        )
+
+    def see_return(self) -> None:
+        self.wait(lambda: "reconnected" in self._log(), "in its log that it is connected")
 
     def stop(self) -> None:
         self._ask(self.editor.agent.cancel, session_id=self._session_id)

@@ -115,9 +115,7 @@ class Link:
     @property
     def questions(self) -> list[Question]:
         """The questions that wait."""
-        if not self.is_open or self.conversation.interrupted:
-            return []
-        return list(self.session.state.questions.values())
+        return list(self.session.state.questions.values()) if self.is_open else []
 
     async def run(self, first: str = "") -> None:
         """Connect, open the session, send the first message, and stay until `close` or the end of the connection. Raises

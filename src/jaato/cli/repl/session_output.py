@@ -23,10 +23,12 @@ from jaato.protocol.events import (
     SystemMessage,
     TurnCompleted,
 )
+from jaato.protocol.events.state import State
 
 SERVER_NOTICE = "The turn was cut off when the server ended."
 """How the server's message about an interrupted turn starts."""
 INTERRUPTED = "The turn was interrupted; calls that had started are not repeated. /continue resumes it; a message begins another."
+WAITING = "The turn was interrupted; calls that had started are not repeated. The answer to its question resumes it."
 
 
 class SessionOutput:
@@ -202,15 +204,20 @@ class SessionOutput:
         if not self._turn_open and state.open_turn is not None:
             self._print_interruption()
         if self.keyboard.interactive:
-            self.questions.restore(list(state.questions.values()) if self._turn_open else [])
+            self.questions.restore(list(state.questions.values()))
         self._update_completions()
 
     def _print_interruption(self) -> None:
         """Print once that the turn was interrupted."""
         self._print.reset()
         if not self.interruption_printed:
-            self.keyboard.note(INTERRUPTED, "yellow")
+            self.keyboard.note(interruption_text(self.session.state), "yellow")
         self.interruption_printed = True
+
+
+def interruption_text(state: State) -> str:
+    """What resumes a turn that was interrupted."""
+    return WAITING if state.questions else INTERRUPTED
 
 
 def completions(info: SessionInfo) -> list[str]:

@@ -16,7 +16,7 @@ from jaato.cli.output.printer import (
     turn_end_lines,
 )
 from jaato.cli.output.transcript import user_text
-from jaato.cli.repl.session_output import INTERRUPTED, SERVER_NOTICE
+from jaato.cli.repl.session_output import SERVER_NOTICE, interruption_text
 from jaato.protocol.commands import File
 from jaato.protocol.events import (
     AgentCompleted,
@@ -120,9 +120,10 @@ class Conversation:
         for question in state.questions.values():
             self.take(question)
         self._drop_lost(state)
-        self.interrupted = state.open_turn is not None and not info.at_work
-        if self.interrupted:
+        if state.open_turn is not None and not info.at_work:
             self._interrupt()
+        else:
+            self.interrupted = False
 
     def _drop_lost(self, state: State) -> None:
         """Remove streamed texts and waiting messages that the state no longer has."""
@@ -139,12 +140,15 @@ class Conversation:
                     self._steer(agent.id, message.id, message.words)
 
     def _interrupt(self) -> None:
-        self.outcome = "interrupted"
-        for block in self.calls.values():
-            block.status = "interrupted"
-            block.changed()
-        self.calls.clear()
-        self.note(INTERRUPTED, "yellow")
+        """Show that the turn was interrupted, once; a call whose question still waits is as before."""
+        asked = {question.call_id for question in self.state.questions.values()}
+        for call_id, block in self.calls.items():
+            if call_id not in asked:
+                block.status = "interrupted"
+                block.changed()
+        if not self.interrupted:
+            self.note(interruption_text(self.state), "yellow")
+        self.interrupted, self.outcome = True, "interrupted"
 
     # --- events --------------------------------------------------------------------------------------------------
 
@@ -203,7 +207,6 @@ class Conversation:
                 if event.agent_id == self.state.root_agent_id:
                     self.interrupted = False
             case SystemMessage() if event.text.startswith(SERVER_NOTICE):
-                self.interrupted = True
                 self._interrupt()
             case PlanUpdated():
                 pass  # the plan has a panel
