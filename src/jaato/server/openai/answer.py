@@ -55,6 +55,11 @@ def escape_markdown(text: str) -> str:
     return text.translate(MARKUP)
 
 
+def answer_hint(session_id: str) -> str:
+    """How a person can answer the questions of a chat."""
+    return f"answer at a terminal while the agent works: jaato attach {session_id}"
+
+
 class Piece(NamedTuple):
     """A piece of the answer."""
 
@@ -181,7 +186,8 @@ class AnswerFold:
         permission = event.permission
         if permission is not None and permission.decision == "denied":
             yield from self._reasoning_line(f"{call}: denied")
-            yield from self.note(f"Denied: {call}. {escape_markdown(permission.reason)}")
+            hint = f" Or {answer_hint(self._state.session_id)}." if permission.method == "no_channel" else ""
+            yield from self.note(f"Denied: {call}. {escape_markdown(permission.reason)}{hint}")
         elif event.result.ok:
             yield from self._reasoning_line(f"{call}: done in {event.duration_s:.1f} s")
         else:
