@@ -19,6 +19,8 @@ from jaato.settings import environment
 ROOT = Path(__file__).parents[2]
 CHROMIUM = shutil.which("chromium") or ""
 WAIT_MS = 15_000
+PAUSE_S = 0.02
+"""A readable pace."""
 USAGE = {"input_tokens": 1_200, "output_tokens": 80, "cached_input_tokens": 900}
 VIOLATIONS = """
 window.violations = [];
@@ -36,8 +38,9 @@ def need_chromium() -> Any:
 class Desk:
     """A server in a process, with the scripts of its agents."""
 
-    def __init__(self, root: Path, **scripts: list[dict[str, Any]]) -> None:
+    def __init__(self, root: Path, pause_s: float = PAUSE_S, **scripts: list[dict[str, Any]]) -> None:
         self.home = root
+        self.pause_s = pause_s
         self.work = root / "work"
         self.work.mkdir(parents=True)
         steps = {
@@ -66,6 +69,7 @@ class Desk:
             str(self.home),
             str(self.port),
             str(self.script),
+            str(self.pause_s),
         ]
         self.process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
@@ -96,9 +100,9 @@ class Desk:
 
 
 @contextmanager
-def desk(root: Path, **scripts: list[dict[str, Any]]) -> Iterator[Desk]:
-    """A server that is ended with the body."""
-    made = Desk(root, **scripts)
+def desk(root: Path, pause_s: float = PAUSE_S, **scripts: list[dict[str, Any]]) -> Iterator[Desk]:
+    """A server that is ended with the body; its model pauses after each piece of text."""
+    made = Desk(root, pause_s, **scripts)
     try:
         yield made
     finally:

@@ -1,6 +1,6 @@
-"""A server with a scripted model, in a process that can be killed: `python -m tests.page.serve_page HOME PORT SCRIPT`.
+"""A server with a scripted model, in a process that can be killed: `python -m tests.page.serve_page HOME PORT SCRIPT PAUSE`.
 
-SCRIPT is a JSON file with the steps of each agent by its name; text arrives in pieces at a readable pace.
+SCRIPT is a JSON file with the steps of each agent by its name; PAUSE are the seconds after each piece of text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from jaato.server.app import ServerOptions, run_server
 from jaato.server.http.listeners import bind_tcp, bind_unix
 from jaato.settings import environment
 
-PAUSE_S = 0.02
 HOLD = "⏸"
 INFO = ModelInfo(
     "demo-model", "scripted", context_limit=64_000, vision=True, price_input=3.0, price_output=15.0
@@ -33,22 +32,23 @@ class PacedCast(Cast):
     """Plays its scripts with a pause after each piece, and after one with HOLD until the file `go` exists."""
 
     go: Path
+    pause_s: float
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """Play the next line."""
         async for chunk in super().stream(request):
             if isinstance(chunk, TextDelta):
-                await anyio.sleep(PAUSE_S)
+                await anyio.sleep(self.pause_s)
             yield chunk
             while isinstance(chunk, TextDelta) and HOLD in chunk.text and not self.go.exists():
-                await anyio.sleep(PAUSE_S)
+                await anyio.sleep(0.02)
 
 
-async def main(home: Path, port: int, script: Path) -> None:
+async def main(home: Path, port: int, script: Path, pause_s: float) -> None:
     """Serve until stopped."""
     scripts = msgspec.json.decode(script.read_bytes(), type=dict[str, list[Step]])
     cast = PacedCast(scripts, INFO)
-    cast.go = home / "work/go"
+    cast.go, cast.pause_s = home / "work/go", pause_s
     base = SessionOptions(
         provider=cast,
         model="demo-model",
@@ -64,4 +64,4 @@ async def main(home: Path, port: int, script: Path) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(main, Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
+    anyio.run(main, Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), float(sys.argv[4]))

@@ -100,9 +100,9 @@ class Scene:
 
 
 @contextmanager
-def scene(root: Path, *steps: dict[str, Any]) -> Iterator[Scene]:
+def scene(root: Path, *steps: dict[str, Any], pause_s: float = browser.PAUSE_S) -> Iterator[Scene]:
     """A server whose model says these steps."""
-    with browser.desk(root / "server", main=list(steps)) as server:
+    with browser.desk(root / "server", pause_s, main=list(steps)) as server:
         yield Scene(root, server)
 
 
@@ -186,13 +186,16 @@ class Terminal(Face):
 
     kind = "terminal"
     name = r"tess at pts/\d+"
+    size = (110, 50)
 
     @contextmanager
     def open(self, session_id: str = "") -> Iterator[None]:
         desk = self.scene.desk("tess")
         words = ["attach", "--full-screen", session_id] if session_id else ["tui"]
         env = {**desk.env, "TERM": "xterm-256color"}
-        with pane([*desk.command, *words, *self.connect], cwd=self.scene.work, env=env) as self._pane:
+        with pane(
+            [*desk.command, *words, *self.connect], cwd=self.scene.work, env=env, size=self.size
+        ) as self._pane:
             self._pane.see("session s")
             yield
 
