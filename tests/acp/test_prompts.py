@@ -188,6 +188,11 @@ def test_a_prompt_has_images_links_and_resources(alone: Desk) -> None:
             sound = schema.AudioContentBlock(type="audio", data="", mime_type="audio/wav")
             with pytest.raises(RequestError, match="sound"):
                 await editor.agent.prompt(session_id=session, prompt=[sound])
+            text = schema.ImageContentBlock(
+                type="image", data=base64.b64encode(b"no").decode(), mime_type="image/png", uri="/x.png"
+            )
+            with pytest.raises(RequestError, match=r"x\.png: This is no PNG"):
+                await editor.agent.prompt(session_id=session, prompt=[text])
             with pytest.raises(RequestError, match="empty"):
                 await editor.say(session, "  ")
             return session
@@ -203,6 +208,50 @@ def test_a_prompt_has_images_links_and_resources(alone: Desk) -> None:
     assert parts[0]["text"].startswith(f"look at [@a b.py]({alone.work}/a b.py)")
     assert "# remember" in parts[0]["text"]
     assert any(part.get("mime_type") == "image/png" for part in parts)
+
+
+def test_an_untitled_session_has_its_first_message_as_title(desk: Desk) -> None:
+    """On one line, in the session list and as soon as it was sent; a name that it is given replaces it."""
+    script = desk.script(say("one"), say("two"))
+
+    async def story() -> None:
+        async with editing(desk, *script) as editor:
+            session = await editor.new(desk)
+            await editor.say(session, "Fix the\n\tgreeting " + "x" * 200)
+            (title,) = [one.title for one in editor.of("session_info_update")]
+            assert title.startswith("Fix the greeting xxx")
+            assert len(title) == 100
+            await editor.say(session, "more")
+            assert len(editor.of("session_info_update")) == 1
+            (row,) = (await editor.agent.list_sessions(cwd=str(desk.work))).sessions
+            assert row.title == title
+            desk.run("sessions", "rename", session, "greeting")
+            (row,) = (await editor.agent.list_sessions(cwd=str(desk.work))).sessions
+            assert row.title == "greeting"
+
+    run(story())
+
+
+def test_a_wrong_command_is_answered_in_the_conversation(alone: Desk) -> None:
+    """With what there is, instead of an error of the protocol; the model gets none of it."""
+    script = alone.script(say("model"))
+
+    async def story() -> None:
+        async with editing(alone, *script, "--no-daemon") as editor:
+            session = await editor.new(alone)
+            for text, answer in (
+                ("/nope", "There is no command /nope. /help lists"),
+                ("/mode yolo", "there are ask, accept-edits"),
+                ("/continue", "No turn"),
+                ("/help", "- `/mode`: "),
+            ):
+                editor.updates.clear()
+                assert (await editor.say(session, text)).stop_reason == "end_turn"
+                assert answer in editor.text()
+            await editor.say(session, "/etc/hosts has what?")
+            assert editor.text().endswith("model")
+
+    run(story())
 
 
 def test_a_plan_is_shown_as_it_changes(alone: Desk) -> None:

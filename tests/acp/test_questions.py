@@ -140,6 +140,27 @@ def test_the_models_question_is_a_choice(alone: Desk) -> None:
     run(story())
 
 
+def test_each_choice_is_asked_where_options_have_no_names(alone: Desk) -> None:
+    """An editor that shows the kind of an option in place of its name has one question for each choice."""
+    script = alone.script(call("get_tool_schemas", names=["request_clarification"]), CLARIFY, say("fine"))
+
+    def choose(asked: schema.ToolCallUpdate, options: list[schema.PermissionOption]) -> str:
+        kind = "allow_once" if "blue" in str(asked.title) else "reject_once"
+        return next(option.option_id for option in options if option.kind == kind)
+
+    async def story() -> None:
+        async with editing(alone, *script, "--no-daemon", choose=choose) as editor:
+            client = schema.Implementation(name="CodeCompanion.nvim", version="1.0.0")
+            await editor.agent.initialize(protocol_version=1, client_info=client)
+            session = await editor.new(alone)
+            await editor.say(session, "begin")
+            titles = [asked.title for asked, _ in editor.requests]
+            assert titles == ["Which colour? red", "Which colour? blue"]
+            assert "blue" in str(editor.call("request_clarification context")["content"])
+
+    run(story())
+
+
 def test_the_models_question_is_a_form(alone: Desk) -> None:
     """An editor with forms is sent one, and its fields are the answers."""
     script = alone.script(call("get_tool_schemas", names=["request_clarification"]), CLARIFY, say("fine"))

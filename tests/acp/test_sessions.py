@@ -205,8 +205,8 @@ def test_commands_are_listed_and_run(alone: Desk) -> None:
             assert "ask" in editor.text()
             await editor.say(session, "/nonsense")
             assert "nonsense" in editor.text()
-            with pytest.raises(RequestError, match="cut off"):
-                await editor.say(session, "/continue")
+            await editor.say(session, "/continue")
+            assert "cut off" in editor.text()
             await editor.say(session, "/etc/hosts is a file")
             assert editor.text().endswith("a path")
 

@@ -34,6 +34,8 @@ from jaato.tools.call import replace_surrogates
 from jaato.version import __version__
 
 LOGIN_METHOD = "jaato-login"
+NAMELESS = ("CodeCompanion.nvim",)
+"""Editors that show the kinds of options in place of their names."""
 DETACH_TIMEOUT_S = 5.0
 CURSOR = lazy_pattern(r"\d{4}-\S+ s[0-9A-Za-z]+")
 Server = schema.HttpMcpServer | schema.SseMcpServer | schema.AcpMcpServer | schema.McpServerStdio
@@ -50,6 +52,7 @@ class EditorAgent:
         self._editor: Editor
         self._sessions: dict[str, EditorSession] = {}
         self._has_forms = False
+        self._shows_names = True
         self.failure: JaatoError | None = None
         """Why the program ends, if not because the editor has ended it."""
         self._opened_now: set[str] = set()
@@ -72,6 +75,7 @@ class EditorAgent:
         forms = getattr(client_capabilities, "elicitation", None)
         self._has_forms = forms is not None and forms.form is not None
         if client_info is not None:
+            self._shows_names = client_info.name not in NAMELESS
             print_message(
                 f"connected to {one_line(client_info.name, 80)} {one_line(client_info.version, 80)}"
             )
@@ -308,6 +312,7 @@ class EditorAgent:
             withdraw=self._streams.withdraw,
             on_lost=self._fail,
             has_forms=self._has_forms,
+            shows_names=self._shows_names,
             is_owner=is_owner,
         )
         self._sessions[watched.id] = session

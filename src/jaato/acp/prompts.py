@@ -18,8 +18,10 @@ from acp.schema import (
 )
 
 from jaato.acp.errors import invalid_params
+from jaato.cli.output.console import one_line
 from jaato.protocol.commands import File
 from jaato.tools.call import replace_surrogates
+from jaato.tools.images import ImageRefused, check_image
 
 DOCUMENTS = ("application/pdf",)
 Block = (
@@ -41,7 +43,7 @@ def read_prompt(blocks: Sequence[Block]) -> tuple[str, list[File]]:
                 texts.append(block.text)
             case ImageContentBlock():
                 name = file_name(block.uri or "") or f"image-{len(files) + 1}"
-                files.append(File(name, block.mime_type, decode(block.data)))
+                files.append(read_image(name, block.data))
             case ResourceContentBlock():
                 texts.append(link_text(block.name, block.uri))
             case EmbeddedResourceContentBlock():
@@ -62,8 +64,20 @@ def read_resource(resource: Any, files: list[File]) -> str:
     mime_type = resource.mime_type or ""
     if not mime_type.startswith("image/") and mime_type not in DOCUMENTS:
         raise invalid_params(f"{name[:200]} is neither text, an image nor a PDF document.")
-    files.append(File(name, mime_type, decode(resource.blob)))
+    is_image = mime_type.startswith("image/")
+    files.append(
+        read_image(name, resource.blob) if is_image else File(name, mime_type, decode(resource.blob))
+    )
     return f"[{name}]"
+
+
+def read_image(name: str, data: str) -> File:
+    """An image of its own type. Raises `RequestError` for one that providers refuse, with every later message too."""
+    content = decode(data)
+    try:
+        return File(name, check_image(content, one_line(name, 200), "Scale it down.").mime, content)
+    except ImageRefused as error:
+        raise invalid_params(f"{one_line(name, 200)}: {error}") from None
 
 
 def link_text(name: str, uri: str) -> str:

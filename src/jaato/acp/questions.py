@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
@@ -32,6 +31,7 @@ from jaato.protocol.frames import Settled
 from jaato.tools.permissions.access import access_lines
 
 MAX_NAME_CHARS = 120
+MAX_QUESTION_CHARS = 300
 NO_ANSWER = "no-answer"
 ANSWERS: dict[str, tuple[str, Any, str]] = {
     "allow_once": ("y", "allow_once", "Allow"),
@@ -69,12 +69,14 @@ class Questions:
         *,
         name_of: Callable[[str], str],
         has_forms: bool,
+        shows_names: bool,
     ) -> None:
         self._session = session
         self._editor = editor
         self._withdraw = withdraw
         self._name_of = name_of
         self._has_forms = has_forms
+        self._shows_names = shows_names
         self._tasks: dict[str, tuple[Question, asyncio.Task[None]]] = {}
         self._answered: set[str] = set()
         """The questions that were answered here and whose events have not arrived."""
@@ -180,8 +182,25 @@ class Questions:
         return info is not None and sum(client.answers for client in info.clients) > 1
 
     async def _choose_answer(self, question: ClarificationQuestion, one: dict[str, Any]) -> str | None:
-        """One of the choices of a question; an open question has no answer here."""
+        """One of the choices of a question, each asked for by itself where the editor shows no names of options; an open
+        question has no answer here."""
         choices = [str(choice) for choice in one.get("choices") or []]
+        title = one_line(str(one.get("question", "")), MAX_QUESTION_CHARS)
+        if self._shows_names:
+            found = await self._choose_one(question, title, choices)
+            return None if found is None else choices[found]
+        for choice in choices:
+            if (
+                await self._choose_one(question, one_line(f"{title} {choice}", MAX_QUESTION_CHARS), ["Yes"])
+                == 0
+            ):
+                return choice
+        return None
+
+    async def _choose_one(
+        self, question: ClarificationQuestion, title: str, choices: list[str]
+    ) -> int | None:
+        """The number of the chosen one; None for no answer."""
         if not choices:
             return None
         options = [
@@ -191,15 +210,13 @@ class Questions:
         options.append(PermissionOption(option_id=NO_ANSWER, name="No answer", kind="reject_once"))
         call = ToolCallUpdate(
             tool_call_id=question.call_id,
-            title=one_line(str(one.get("question", "")), 300),
+            title=title,
             kind="other",
             status="pending",
             content=list(output_content(question.context, fenced=False)),
         )
         chosen = await self._choose(call, options)
-        return (
-            choices[int(chosen)] if re.fullmatch(r"\d{1,4}", chosen) and int(chosen) < len(choices) else None
-        )
+        return next((number for number in range(len(choices)) if chosen == str(number)), None)
 
     async def _fill_form(self, question: ClarificationQuestion) -> list[str | None]:
         """The answers in a form of the editor, one field for each question."""
@@ -208,7 +225,7 @@ class Questions:
             choices = [str(choice) for choice in one.get("choices") or []]
             fields[f"answer_{number}"] = schema.ElicitationStringPropertySchema(
                 type="string",
-                title=one_line(str(one.get("question", "")), 300),
+                title=one_line(str(one.get("question", "")), MAX_QUESTION_CHARS),
                 default=one.get("default"),
                 enum=choices or None,
             )

@@ -16,10 +16,10 @@ from acp import schema
 from jaato.acp.errors import request_error
 from jaato.acp.questions import Editor, Questions
 from jaato.acp.replay import replay_history
-from jaato.acp.updates import Update, Updates, plan_update
+from jaato.acp.updates import Update, Updates, help_text, plan_update, title_update
 from jaato.cli.arguments.values import is_command
 from jaato.cli.output.answers import other_answer_text
-from jaato.cli.output.console import printable
+from jaato.cli.output.console import printable, visible
 from jaato.client.connection import Client, word
 from jaato.client.session import RemoteSession
 from jaato.errors import ConfigError, JaatoError, SessionBusy, SessionNotFound, from_code
@@ -50,6 +50,7 @@ from jaato.protocol.messages import Usage
 SETTLE_TIMEOUT_S = 5.0
 OUTPUT_INTERVAL_S = 0.2
 """How often the output of running calls is sent at most."""
+HELP = "/help lists those that there are. To send the text as it is, begin it with a space."
 STOP_REASONS: dict[str, schema.StopReason] = {
     "stop": "end_turn",
     "length": "max_tokens",
@@ -95,6 +96,7 @@ class EditorSession:
         withdraw: Callable[[str], Coroutine[Any, Any, None]],
         on_lost: Callable[[JaatoError], None],
         has_forms: bool,
+        shows_names: bool,
         is_owner: bool,
     ) -> None:
         self.client = client
@@ -106,7 +108,12 @@ class EditorSession:
         """Whether the session has the options of this editor: else another client has it open with its own."""
         self.updates = Updates(session)
         self._questions = Questions(
-            session, editor, withdraw, name_of=self.updates.name_of, has_forms=has_forms
+            session,
+            editor,
+            withdraw,
+            name_of=self.updates.name_of,
+            has_forms=has_forms,
+            shows_names=shows_names,
         )
         self._prompts: list[Prompt] = []
         self._seq = session.state.seq
@@ -237,13 +244,20 @@ class EditorSession:
     async def prompt(self, text: str, files: list[File]) -> schema.PromptResponse:
         """Send a message, or run a command, and wait for the end. Raises `JaatoError`s, `RequestError`."""
         await self._take_over()
-        if is_command(text) and not files:
-            name, _, rest = text[1:].strip().partition(" ")
+        name, _, rest = text[1:].strip().partition(" ") if is_command(text) and not files else ("", "", "")
+        known = {one.name: one.is_prompt for one in self.session.state.commands}
+        try:
+            if name and not known.get(name, True):
+                return await self._say(await self.session.execute(name, rest.strip()))
             if name == "continue":
                 return await self._continue()
-            if any(one.name == name and not one.is_prompt for one in self.session.state.commands):
-                return await self._say(await self.session.execute(name, rest.strip()))
+        except ConfigError as error:
+            return await self._say(str(error))
+        if name == "help" and name not in known:
+            return await self._say(help_text(self.session))
         once = word()
+        state = self.session.state
+        is_untitled = not (state.turns or state.name or state.description)
         self.updates.own_messages.add(once)
         prompt = self._expect(once)
         message = MessageSend(
@@ -251,15 +265,14 @@ class EditorSession:
         )
         try:
             taken = await self.client.ask(message)
-        except ConfigError as error:
-            self._prompts.remove(prompt)
-            if not is_command(text):
+        except JaatoError as error:
+            self._forget(prompt)
+            if not (isinstance(error, ConfigError) and name):
                 raise
-            return await self._say(str(error))  # no command and no stored prompt has this name
-        except JaatoError:
-            self._prompts.remove(prompt)
-            raise
+            return await self._say(f"There is no command /{visible(name)}. {HELP}")
         assert isinstance(taken, Taken)
+        if is_untitled:
+            await self._send(title_update(text, state.updated_at))
         return await prompt.done
 
     async def _say(self, text: str) -> schema.PromptResponse:
@@ -274,9 +287,12 @@ class EditorSession:
         try:
             await self.client.ask(TurnContinue(session_id=self.session.id))
         except JaatoError:
-            self._prompts.remove(prompt)
+            self._forget(prompt)
             raise
         return await prompt.done
+
+    def _forget(self, prompt: Prompt) -> None:
+        self._prompts = [one for one in self._prompts if one is not prompt]
 
     def _expect(self, once: str) -> Prompt:
         self._stopping = False

@@ -58,6 +58,7 @@ Update = helpers.SessionUpdate | schema.UsageUpdate | schema.ConfigOptionUpdate
 MAX_RAW_BYTES = 64_000
 MAX_COMMANDS = 200
 MAX_COMMAND_CHARS = 300
+MAX_TITLE_CHARS = 100
 STEPS: dict[str, Any] = {
     "pending": "pending",
     "in_progress": "in_progress",
@@ -72,7 +73,10 @@ MODES = {
     "plan": "Plan: reads only, until a plan is approved",
     "read-only": "Read-only: everything else is denied",
 }
-OWN_COMMANDS = {"continue": "resume an interrupted turn; calls that had started are not repeated"}
+OWN_COMMANDS = {
+    "continue": "resume an interrupted turn; calls that had started are not repeated",
+    "help": "list the commands",
+}
 
 
 class Updates:
@@ -260,11 +264,7 @@ class Updates:
         """The mode, models, commands and title, as far as they have changed."""
         if isinstance(event, SessionUpdated) and (event.name is not None or event.description is not None):
             state = self._session.state
-            title = one_line(state.name or state.description or "", MAX_COMMAND_CHARS)
-            info = schema.SessionInfoUpdate(
-                session_update="session_info_update", title=title, updated_at=state.updated_at
-            )
-            self._add_changed("title", info)
+            self._add_changed("title", title_update(state.name or state.description or "", state.updated_at))
         self._add_changed("mode", update_current_mode(current_mode(self._session)))
         options = schema.ConfigOptionUpdate(
             session_update="config_option_update", config_options=list(config_options(self._session))
@@ -295,6 +295,12 @@ def call_update(call_id: str, status: Any, content: list[Content] | None = None)
     return update
 
 
+def title_update(title: str, updated_at: str) -> Update:
+    """The title of a session, and when it was changed."""
+    text = one_line(title, MAX_TITLE_CHARS)
+    return schema.SessionInfoUpdate(session_update="session_info_update", title=text, updated_at=updated_at)
+
+
 def plan_update(plan: Plan) -> Update:
     """A plan with its steps; failed and skipped ones say so."""
     entries = []
@@ -315,7 +321,7 @@ def current_mode(session: RemoteSession) -> str:
 def mode_state(session: RemoteSession) -> schema.SessionModeState:
     """The permission modes, and which one holds."""
     modes = [
-        schema.SessionMode(id=name, name=text.partition(":")[0], description=text.partition(": ")[2])
+        schema.SessionMode(id=name, name=text.partition(": ")[0], description=text.partition(": ")[2])
         for name, text in MODES.items()
     ]
     return schema.SessionModeState(available_modes=modes, current_mode_id=current_mode(session))
@@ -327,22 +333,22 @@ def config_options(
     """The mode and the model of a session, to be chosen; `mode` and `model` are those that were just chosen."""
     info, current = session.info, model or session.state.model
     models = dict.fromkeys([current, *(info.models if info is not None else [])])
-    modes = {name: text.partition(":")[0] for name, text in MODES.items()}
-    options = [select("mode", "Mode", mode or current_mode(session), modes)]
+    options = [select("mode", "Permission mode", mode or current_mode(session), MODES)]
     if current:
         options.append(select("model", "Model", current, {name: one_line(name, 200) for name in models}))
     return options
 
 
 def select(name: Any, title: str, current: str, choices: dict[str, str]) -> schema.SessionConfigOptionSelect:
-    """An option with its choices by value."""
+    """An option with its choices by value: each a name, and a description after a colon and a space."""
+    found = []
+    for value, text in choices.items():
+        label, _, description = text.partition(": ")
+        found.append(
+            schema.SessionConfigSelectOption(value=value, name=label, description=description or None)
+        )
     return schema.SessionConfigOptionSelect(
-        type="select",
-        id=name,
-        name=title,
-        category=name,
-        current_value=current,
-        options=[schema.SessionConfigSelectOption(value=value, name=text) for value, text in choices.items()],
+        type="select", id=name, name=title, category=name, current_value=current, options=found
     )
 
 
@@ -359,3 +365,8 @@ def commands_of(session: RemoteSession) -> list[AvailableCommand]:
             made.input = schema.AvailableCommandInput(root=schema.UnstructuredCommandInput(hint=hint))
         found.append(made)
     return [*found, *own]
+
+
+def help_text(session: RemoteSession) -> str:
+    """The commands as a list in Markdown."""
+    return "\n".join([f"- `/{one.name}`: {one.description}" for one in commands_of(session)])

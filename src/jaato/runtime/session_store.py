@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from itertools import islice
 from pathlib import Path
 
 from jaato.abc.store import Store
+from jaato.agent.event_redaction import redact_log
 from jaato.agent.journal import Journal
 from jaato.agent.state import State
 from jaato.errors import ConfigError, SessionNotFound, StoreError
+from jaato.protocol.events import MessageUser
 from jaato.runtime.session_options import SessionOptions
 from jaato.settings import Settings
+from jaato.tools.invisible_text import one_line
 from jaato.tools.redaction.redactor import Redactor
+
+FIRST_EVENTS = 8
+"""The first message is among these."""
+MAX_TITLE_CHARS = 100
 
 
 def open_store(settings: Settings, state_dir: Path | None = None) -> Store:
@@ -89,3 +97,14 @@ def namesakes(store: Store, session_id: str, name: str | None) -> str:
     newest = f"{others[0].id} of {others[0].updated_at[:16].replace('T', ' ')} in {others[0].workspace}"
     more = " (and of others)" if len(others) > 1 else ""
     return f"{name!r} is the name of {newest}, too{more}: name either by its id, or give one another name."
+
+
+def read_first_message(store: Store, session_id: str, secrets: Redactor) -> str:
+    """The beginning of the first user message, which titles a session without name and description; empty without one."""
+    try:
+        for event in redact_log(islice(store.read(session_id), FIRST_EVENTS), secrets):
+            if isinstance(event, MessageUser):
+                return one_line(event.message.words, MAX_TITLE_CHARS)
+    except StoreError:
+        pass  # it was deleted meanwhile, or is damaged
+    return ""

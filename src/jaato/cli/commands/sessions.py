@@ -8,7 +8,6 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,7 +20,6 @@ from jaato.cli.connect import connect_to, same_state_dir
 from jaato.cli.exit_codes import print_message
 from jaato.cli.output.console import (
     format_count,
-    one_line,
     print_json,
     print_line,
     print_records,
@@ -34,18 +32,14 @@ from jaato.client.address import Address, socket_path
 from jaato.client.blocking import Client
 from jaato.errors import ConfigError, JaatoError, SessionBusy, SessionNotFound
 from jaato.protocol.commands import Command, SessionDelete, SessionList, SessionUpdate
-from jaato.protocol.events import MessageUser
 from jaato.protocol.frames import Sessions
 from jaato.protocol.ids import session_name
 from jaato.runtime.secrets import collect_secrets
 from jaato.runtime.session_options import SessionOptions, settings_for
-from jaato.runtime.session_store import load_session, namesakes, open_store
+from jaato.runtime.session_store import load_session, namesakes, open_store, read_first_message
 from jaato.settings import Settings, environment
 from jaato.tools.redaction.redactor import Redactor
 
-FIRST_EVENTS = 8
-"""The first message is among these."""
-MAX_TITLE_CHARS = 100
 MAX_SESSIONS = 500
 
 
@@ -98,7 +92,7 @@ def list_sessions(store: Store, args: Namespace, workspace: Path | None, secrets
         print_message(f"There are no sessions{where}.")
 
     def cells(row: dict[str, Any]) -> list[str]:
-        what = row["name"] or row["description"] or first_message(store, row["id"], secrets)
+        what = row["name"] or row["description"] or read_first_message(store, row["id"], secrets)
         place = [] if workspace else [row["workspace"]]
         what = f"({row['standing']}) {what}" if row["standing"] else what
         return [
@@ -112,14 +106,6 @@ def list_sessions(store: Store, args: Namespace, workspace: Path | None, secrets
 
     records = [msgspec.to_builtins(row) | {"standing": status.get(row.id, "")} for row in rows]
     print_records(records, cells, as_json=args.json)
-
-
-def first_message(store: Store, session_id: str, secrets: Redactor) -> str:
-    """The beginning of the first user message."""
-    for event in redact_log(islice(store.read(session_id), FIRST_EVENTS), secrets):
-        if isinstance(event, MessageUser):
-            return one_line(event.message.words, MAX_TITLE_CHARS)
-    return ""
 
 
 def show(store: Store, args: Namespace, workspace: Path, secrets: Redactor) -> None:

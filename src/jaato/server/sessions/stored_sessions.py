@@ -5,11 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 import anyio
+from msgspec.structs import replace
 
 from jaato.protocol.commands import SessionFork, SessionList
 from jaato.protocol.frames import Opened, Sessions
 from jaato.protocol.ids import id_of, new_id, session_name
-from jaato.runtime.session_store import namesakes
+from jaato.protocol.specs import SessionEntry
+from jaato.runtime.session_store import namesakes, read_first_message
 from jaato.server.sessions.hub import Hub
 from jaato.server.sessions.listing import entries, is_stored, page_entries
 
@@ -24,9 +26,17 @@ async def list_sessions(hub: Hub, command: SessionList) -> Sessions:
     if command.query:
         return await search_sessions(hub, command, limit)
     await hub.interrupted.refresh(hub.pool.loaded)
-    return Sessions(
-        *entries(hub.store, hub.pool.loaded, hub.interrupted, command.workspace, limit, command.cursor)
+    rows, cursor = entries(
+        hub.store, hub.pool.loaded, hub.interrupted, command.workspace, limit, command.cursor
     )
+    return Sessions([with_title(hub, row) for row in rows], cursor)
+
+
+def with_title(hub: Hub, row: SessionEntry) -> SessionEntry:
+    """A row with its first message where it has neither a name nor a description."""
+    if row.name or row.description:
+        return row
+    return replace(row, description=read_first_message(hub.store, row.id, hub.secrets) or None)
 
 
 async def search_sessions(hub: Hub, command: SessionList, limit: int) -> Sessions:
