@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import anyio.to_thread
@@ -25,6 +26,7 @@ from jaato.tools.task_records import (
 from jaato.tools.tool import tool
 
 READ_CHARS = 20_000
+MAX_ROWS = 100
 
 
 class BackgroundPlugin(Plugin):
@@ -162,10 +164,14 @@ class BackgroundPlugin(Plugin):
     @tool(category="coordination", access="read", aliases={"listBackgroundTasks": {}})
     async def list_background(self, *, call: Call) -> dict[str, Any]:
         """List the background tasks of this session, the running ones first."""
-        own = tasks_of_call(call)
+        tasks = self._list_tasks(call)
+        return {"tasks": [task_row(task) for task in tasks[:MAX_ROWS]], "count": len(tasks)}
+
+    def _list_tasks(self, call: Call | None) -> list[BackgroundTask]:
+        """The tasks of a session, the running ones first."""
+        own = tasks_of_call(call) if call is not None else None
         tasks = [*(own.all() if own is not None else ()), *self._plugin_tasks()]
-        tasks.sort(key=lambda task: (task.done.is_set(), task.started_at))
-        return {"tasks": [task_row(task) for task in tasks[:100]], "count": len(tasks)}
+        return sorted(tasks, key=lambda task: (task.done.is_set(), task.started_at))
 
     def _find_task(self, call: Call, task_id: str) -> BackgroundTask | None:
         """The task of this id, if it is the session's, the executor's or this plugin's own."""
@@ -183,12 +189,34 @@ class BackgroundPlugin(Plugin):
         raise ToolError(f"No background task {task_id!r}; list_background shows them.")
 
     def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
-        """`tasks` lists them for the user."""
-        return {UserCommand("tasks", "List the background tasks."): self._tasks_text}
+        """`tasks` lists them for the user, `tasks ID` shows the newest output of one."""
+        command = UserCommand("tasks", "List the background tasks, or show the output of one: tasks [ID]")
+        return {command: self.describe_tasks}
 
-    def _tasks_text(self, _line: str) -> str:
-        rows = (f"{task.id}  {task.status.value:<10} {task.tool}" for task in self._plugin_tasks())
-        return "\n".join(rows) or "No tasks."
+    def describe_tasks(self, line: str) -> str:
+        """The answer to `tasks` and `tasks ID`."""
+        tasks = self._list_tasks(CURRENT.get())
+        if not (task_id := line.strip()):
+            return "\n".join(map(describe_task, tasks[:MAX_ROWS])) or "There are no background tasks."
+        task = next((one for one in tasks if one.id == task_id), None)
+        if task is None:
+            raise ToolError(f"No background task {task_id!r}; /tasks lists them.")
+        text, end = task.output.read()
+        shown = text[-READ_CHARS:]
+        lines = [describe_task(task)]
+        if len(shown) < end:
+            lines.append(f"… {end - len(shown):,} characters before")
+        return "\n".join([*lines, "", shown or "(no output)"])
+
+
+def describe_task(task: BackgroundTask) -> str:
+    """A task in one line: id, state, duration, exit code and tool."""
+    end = datetime.fromisoformat(task.ended_at) if task.ended_at else datetime.now(UTC)
+    duration_s = (end - datetime.fromisoformat(task.started_at)).total_seconds()
+    value = task.outcome.value if task.outcome is not None else None
+    code = value.get("exit_code") if isinstance(value, dict) else None
+    status = task.status.value + (f", exit {code}" if isinstance(code, int) else "")
+    return f"{task.id}  {status:<18} {duration_s:>8.1f} s  {task.tool}"
 
 
 def tasks_of_call(call: Call) -> TaskRecords | None:

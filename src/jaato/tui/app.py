@@ -64,7 +64,7 @@ SCREENS = {
     "history": ("Messages sent before", "search and reuse them (Ctrl+R)"),
     "plans": ("Plans", "the plans of all agents, with their steps (F4)"),
     "waypoints": ("Waypoints", "the tree, what restoring would change, restore"),
-    "tasks": ("Background tasks", "their output; stop one"),
+    "tasks": ("Background tasks", "their state and live output; stop one (F5)"),
     "tools": ("Tools", "all tools and their price in tokens; switch one off"),
     "mcp": ("MCP servers", "the tools of MCP servers"),
     "permissions": ("Permissions", "lasting answers and the mode"),
@@ -92,6 +92,7 @@ class FullScreenClient(App[int]):
         Binding("f1", "open('keys')", "Keys", show=False, id="app.keys", priority=True),
         Binding("f3", "open('sessions')", "Sessions", show=False, id="app.sessions"),
         Binding("f4", "open('plans')", "Plans", show=False, id="app.plans"),
+        Binding("f5", "open('tasks')", "Background tasks", show=False, id="app.tasks"),
         Binding("ctrl+f", "open('search')", "Search", show=False, id="app.search", priority=True),
         Binding("ctrl+r", "open('history')", "Messages sent before", show=False, id="app.history"),
         Binding("f9", "mouse", "Mouse", show=False, id="app.mouse"),
@@ -394,7 +395,7 @@ class FullScreenClient(App[int]):
             case "waypoints":
                 return WaypointSubject(link)
             case "tasks":
-                return TaskSubject(link)
+                return TaskSubject(link, view.transcript.marked_task)
             case "context":
                 return ContextSubject(link)
             case "tools" | "mcp":

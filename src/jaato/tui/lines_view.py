@@ -45,11 +45,15 @@ class LinesView(ScrollView, can_focus=True):
         """The lines as text."""
         return "\n".join(strip.text.rstrip() for strip in self._strips)
 
-    def show(self, lay_out: LayOut) -> None:
-        """Show other lines, from the first one."""
+    def show(self, lay_out: LayOut, *, stays: bool = False) -> None:
+        """Show other lines, from the first one; with `stays` from where it is scrolled to, or to the end if that is visible."""
+        y, at_end = self.scroll_y, self.scroll_y >= self.max_scroll_y
         self._lay_out = lay_out
-        self.scroll_to(y=0, animate=False, force=True)
+        if not stays:
+            self.scroll_to(y=0, animate=False, force=True)
         self._lay_out_again()
+        if stays:
+            self.scroll_to(y=self.max_scroll_y if at_end else y, animate=False, force=True, immediate=True)
 
     def show_if_new(self, key: object, lay_out: LayOut) -> None:
         """Show other lines, unless those of an equal key are shown."""

@@ -157,7 +157,9 @@ class SessionScreen(Screen[None]):
             self.query_one(StatusLine).tick()
             return False
         state = self.link.session.state if self.link.is_open else None
-        if state is None or not (self.link.is_busy or any(map(is_working, state.agents.values()))):
+        if state is None or not (
+            self.link.is_busy or state.tasks or any(map(is_working, state.agents.values()))
+        ):
             return False
         self.query_one(AgentTabs).tick()
         self.query_one(StatusLine).tick()
@@ -204,7 +206,7 @@ class SessionScreen(Screen[None]):
         if self.link.state == "reconnecting" and self.link.start_server is not None:
             return "a message starts the server"
         if self.transcript.has_focus:
-            return "Enter unfolds, Tab back"
+            return "F5 its output, Tab back" if self.transcript.marked_task else "Enter unfolds, Tab back"
         if not self.transcript.following:
             return "Ctrl+End newest"
         return "Esc stops" if self.link.is_busy else "F1 keys"

@@ -192,6 +192,9 @@ async def tasks_command(context: CommandContext, rest: str) -> None:
         await context.client.ask(TaskStop(session_id=context.session.id, task_id=task_id.strip()))
         context.console.note(f"stopping {one_line(task_id, 60)}")
         return
+    if rest:
+        context.console.note(await context.session.execute("tasks", rest))
+        return
     tasks = context.session.state.tasks
     for task in tasks.values():
         context.console.note(f"{task.task_id}  {task.status:<10} {task.tool}")
@@ -391,7 +394,7 @@ COMMANDS: dict[str, tuple[str, Command | None]] = {
     "tools": ("[CATEGORY] list the tools; * marks those declared to the model", tools_command),
     "model": ("[NAME | PROVIDER NAME] show or switch the model", model_command),
     "plan": ("show the plans of the agent and its subagents", plan_command),
-    "tasks": ("list the background tasks; /tasks stop ID stops one", tasks_command),
+    "tasks": ("[ID | stop ID] list the background tasks, show the output of one or stop it", tasks_command),
     "mode": (
         "[NAME] show or switch the permission mode: ask, accept-edits, auto, plan, read-only",
         mode_command,

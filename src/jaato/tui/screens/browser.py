@@ -51,6 +51,9 @@ class Subject(ABC):
     empty = "There is nothing here."
     searches = False
     """Whether `rows` looks for the words of the filter itself."""
+    refresh_s = 0.0
+    """How often rows and preview are loaded again while they are shown; 0 for never. Then a preview that shows its end
+    follows it."""
 
     @abstractmethod
     async def rows(self, query: str) -> Sequence[Row]:
@@ -113,13 +116,15 @@ class Browser(ModalScreen[None]):
     def _keys(self) -> Text:
         text = Text(no_wrap=True, overflow="ellipsis")
         for key, action in self.subject.actions().items():
-            text.append(f"{key.replace('ctrl+', 'Ctrl+').replace('enter', 'Enter')} {action.label} · ")
+            text.append(f"{key.title()} {action.label} · ")
         return text.append("Esc back")
 
     async def on_mount(self) -> None:
         """Load the rows."""
         self.query_one("#rows").can_focus = False
         await self.load()
+        if self.subject.refresh_s:
+            self.set_interval(self.subject.refresh_s, self.load)
 
     def on_resize(self, event: events.Resize) -> None:
         """Put list and preview below each other where it is narrow."""
@@ -182,7 +187,8 @@ class Browser(ModalScreen[None]):
             self._show_lines(lines)
 
     def _show_lines(self, lines: Sequence[Line]) -> None:
-        self.query_one(LinesView).show(lambda width, looks: lay_out_lines(lines, width, looks))
+        view = self.query_one(LinesView)
+        view.show(lambda width, looks: lay_out_lines(lines, width, looks), stays=bool(self.subject.refresh_s))
 
     def action_move(self, by: int) -> None:
         """Mark another row."""

@@ -37,6 +37,7 @@ KEYS: Mapping[str, Sequence[tuple[str, str, str]]] = {
         ("app.next_agent", "F2", "next agent"),
         ("app.sessions", "F3", "sessions"),
         ("app.plans", "F4", "the plans of all agents"),
+        ("app.tasks", "F5", "background tasks, that of the marked call first"),
         ("app.palette", "Ctrl+P", "all commands"),
         ("app.keys", "F1", "these keys"),
         ("app.mouse", "F9", "give the mouse to the terminal, or take it"),

@@ -127,42 +127,36 @@ def find_waypoint_id(line: str) -> str:
 
 
 class TaskSubject(Subject):
-    """The background tasks that run, with their output."""
+    """The background tasks, the running ones first, with the newest of their output as it comes."""
 
     title = "Background tasks"
     empty = "There are no background tasks."
+    refresh_s = 0.5
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, first: str = "") -> None:
         self._link = link
+        self.first = first
 
     async def rows(self, query: str) -> Sequence[Row]:
-        """The tasks that run."""
+        """State, duration, exit code and tool of each."""
         del query
-        state = self._link.session.state
-        return [
-            Row(task.task_id, f"{task.task_id} {task.tool}: {task.status}") for task in state.tasks.values()
-        ]
+        lines = (await self._link.session.execute("tasks")).splitlines()
+        found = [Row(line.partition("  ")[0], line) for line in lines if "  " in line]
+        return sorted(found, key=lambda row: row.id != self.first)
 
     async def preview(self, row_id: str) -> Sequence[Line]:
         """The call that made it, and the newest of its output."""
-        state = self._link.session.state
-        task = state.tasks.get(row_id)
-        call_id = (task.call_id or "") if task is not None else ""
-        call = state.calls.get(call_id) or state.background_calls.get(call_id)
-        if task is None:
-            return [("It has ended; its result is in the conversation.", "dim")]
-        if call is None:
-            return [(f"{task.tool}: {task.status}", ""), ("Its output comes when it has ended.", "dim")]
-        head = call_text(call.tool, call.arguments, PREVIEW_WIDTH)
-        return [(head, "bold"), *((line, "") for line in call.output.splitlines())]
+        block = self._link.conversation.calls_of_tasks.get(row_id)
+        head = [(call_text(block.tool, block.arguments, PREVIEW_WIDTH), "bold")] if block is not None else []
+        lines = (await self._link.session.execute("tasks", row_id)).splitlines()
+        return [*head, *((line, "") for line in lines)]
 
     def actions(self) -> Mapping[str, Action]:
         """Stop it."""
         return {"ctrl+d": Action("stop", self._stop)}
 
-    async def _stop(self, row_id: str) -> str:
+    async def _stop(self, row_id: str) -> None:
         await self._link.client.ask(TaskStop(session_id=self._link.session.id, task_id=row_id))
-        return f"stopping {row_id}"
 
 
 class ToolSubject(Subject):

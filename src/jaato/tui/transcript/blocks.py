@@ -256,6 +256,8 @@ class CallBlock(Block):
         """The diff that its question has shown."""
         self.is_last = True
         """Whether no other call follows it directly."""
+        self.task_id = ""
+        """The background task that it has become."""
 
     @property
     def is_running(self) -> bool:
@@ -333,7 +335,8 @@ class CallBlock(Block):
     def _facts(self) -> str:
         """Duration and exit code, or what it waits for."""
         if self.status == "running":
-            return f"{self.elapsed_s} s" if self.elapsed_s else ""
+            elapsed = f"{self.elapsed_s} s" if self.elapsed_s else ""
+            return f"in background {elapsed}".rstrip() if self.task_id else elapsed
         if self.end is None:
             return {"asks": "needs permission", "not run": "not run"}.get(self.status, "")
         facts = [format_duration(self.end.duration_s)]

@@ -22,6 +22,7 @@ from jaato.protocol.events import (
     AgentCompleted,
     AgentCreated,
     AgentStatusChanged,
+    BackgroundUpdated,
     ClarificationResolved,
     Event,
     MessageModel,
@@ -66,6 +67,8 @@ class Conversation:
         """Before which event there are earlier entries; None when all are here."""
         self.calls: dict[str, CallBlock] = {}
         """Calls without a result, by id."""
+        self.calls_of_tasks: dict[str, CallBlock] = {}
+        """The calls that run as background tasks, by the task's id."""
         self.shown_agent_id = ""
         """The agent whose layout notes are added to; empty: the root agent."""
         self.own_answers: set[str] = set()
@@ -117,6 +120,8 @@ class Conversation:
             self._call(call.agent_id, call.call_id, call.tool, call.arguments).start(
                 parse_time(call.started_at)
             )
+        for task in state.tasks.values():
+            self._take_task(task)
         for question in state.questions.values():
             self.take(question)
         self._drop_lost(state)
@@ -168,6 +173,8 @@ class Conversation:
                 block = self._call(event.agent_id, event.call_id, event.tool, event.arguments)
                 block.arguments = event.arguments
                 block.start(parse_time(event.timestamp))
+            case ToolCallEnd() if (task := self._find_task(event.call_id)) is not None:
+                self._take_task(task)
             case ToolCallEnd():
                 block = self._call(event.agent_id, event.call_id, event.tool, event.arguments or {})
                 self.calls.pop(event.call_id, None)
@@ -208,12 +215,44 @@ class Conversation:
                     self.interrupted = False
             case SystemMessage() if event.text.startswith(SERVER_NOTICE):
                 self._interrupt()
+            case BackgroundUpdated():
+                self._take_task(event)
             case PlanUpdated():
                 pass  # the plan has a panel
             case AgentCreated() | AgentCompleted() if event.agent_id in self.names:
                 self._take_subagent(event)
             case _:
                 self._notes(event, [*event_lines(event, LINE, verbose=False), *progress_lines(event, LINE)])
+
+    def _find_task(self, call_id: str) -> BackgroundUpdated | None:
+        """The task that runs on after its call has returned a promise."""
+        return next((task for task in self.state.tasks.values() if task.call_id == call_id), None)
+
+    def _take_task(self, event: BackgroundUpdated) -> None:
+        """Let the block of a call run on while its background task does, then end with that one's result."""
+        if event.call_id is None:
+            return
+        if event.status == "running":
+            block = self._call(event.agent_id, event.call_id, event.tool, {})
+            block.task_id = event.task_id
+            self.calls_of_tasks[event.task_id] = block
+            if not block.is_running:
+                block.start(parse_time(event.timestamp))
+            return
+        ended = self.calls_of_tasks.pop(event.task_id, None)
+        self.calls.pop(event.call_id, None)
+        if ended is not None and event.result is not None:
+            end = ToolCallEnd(
+                session_id=event.session_id,
+                agent_id=event.agent_id,
+                seq=event.seq,
+                timestamp=event.timestamp,
+                call_id=event.call_id,
+                tool=event.tool,
+                result=event.result,
+                duration_s=parse_time(event.timestamp) - ended.started_at,
+            )
+            ended.finish(end)
 
     def _take_user(self, event: MessageUser) -> None:
         message = event.message
@@ -266,7 +305,7 @@ class Conversation:
     def _end_turn(self, event: TurnCompleted) -> None:
         self._void(event.agent_id)
         for call_id, block in list(self.calls.items()):
-            if block in self.layout(event.agent_id).blocks:
+            if not block.task_id and block in self.layout(event.agent_id).blocks:
                 block.status = "not run"
                 block.changed()
                 del self.calls[call_id]
@@ -379,7 +418,7 @@ class Conversation:
                 block.grow(text)
         for call_id, running in self.calls.items():
             if running.is_running:
-                call = self.state.calls.get(call_id)
+                call = self.state.calls.get(call_id) or self.state.background_calls.get(call_id)
                 running.tick(now, call.output if call is not None else "")
 
     def prepend(self, events: Iterable[Event], first_seq: int | None) -> dict[str, int]:

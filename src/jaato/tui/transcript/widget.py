@@ -15,7 +15,7 @@ from textual.scrollbar import ScrollDown, ScrollTo, ScrollUp
 from textual.selection import Selection
 from textual.strip import Strip
 
-from jaato.tui.transcript.blocks import Block, UserBlock
+from jaato.tui.transcript.blocks import Block, CallBlock, UserBlock
 from jaato.tui.transcript.layout import Layout
 from jaato.tui.transcript.looks import Looks, looks_of
 
@@ -83,6 +83,11 @@ class Transcript(ScrollView, can_focus=True):
         super().notify_style_update()
         self._looks = None
         self.refresh()
+
+    @property
+    def marked_task(self) -> str:
+        """The background task of the marked call; empty without one."""
+        return self.marked.task_id if isinstance(self.marked, CallBlock) else ""
 
     def show_layout(self, layout: Layout) -> None:
         """Show the conversation of another agent, from its end."""
