@@ -16,7 +16,7 @@ from jaato.runtime.user_commands import run_command
 
 
 def test_the_command_of_a_session(tmp_path: Path) -> None:
-    """`/mcp` shows the rows that the tool gives, starts a server, and says why one does not start."""
+    """`/mcp` shows the rows that the tool gives, starts and restarts a server, and says why one does not start."""
     configure(
         tmp_path, {"raw": raw("fine", str(tmp_path)), "gone": raw("exit"), "off": raw("fine", disabled=True)}
     )
@@ -42,6 +42,12 @@ def test_the_command_of_a_session(tmp_path: Path) -> None:
             )
             assert rows["raw"]["tools"] > 0
             assert rows["gone"]["why"]
+            assert rows["gone"]["last_error"] == rows["gone"]["why"]
+            assert "mcp__raw__echo" in rows["raw"]["tool_names"]
+            started = rows["raw"]["last_start"]
+            assert (await typed("restart raw")).startswith("raw  started")
+            rows = {row["name"]: row for row in json.loads(await typed("json"))["servers"]}
+            assert rows["raw"]["last_start"] > started
             assert (await typed("restart")).startswith("Usage")
 
     try:

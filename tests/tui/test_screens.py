@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import psutil
 import pytest
+from tests.mcp.hosting import configure, raw
 from tests.tui.studio import Studio, call, say, studio
 
+from jaato.plugins.mcp.pool import SERVER_POOL
 from jaato.protocol.specs import Plan, PlanStep
 from jaato.tui.screens.subjects import drop_empty_columns
 
@@ -62,6 +65,32 @@ async def test_every_screen_fits_a_small_terminal(work: Path) -> None:
         await open_screen(one, "context", "of 128,000 tokens", "━")
         await open_screen(one, "keys", "Shift+Enter, Ctrl+J", "F2")
         assert one.app.view.prompt.has_focus
+
+
+async def test_mcp_servers_are_shown_and_restarted(work: Path) -> None:
+    """State, transport, protocol, price and error of each server; keys start, restart and switch off."""
+    configure(work.parent / "home", {"raw": raw("fine", str(work)), "gone": raw("exit")})
+    async with studio(work, steps=[say("x")], size=(140, 40)) as one:
+        one.app.action_open("mcp")
+        await one.see("MCP servers", "· raw", "configured", "transport stdio", "sandbox")
+        await one.press("enter")
+        await one.see("✓ raw", "started", "protocol 20", "tokens once declared", "mcp__raw__echo")
+        started = next(line for line in one.screen.splitlines() if "started 20" in line)
+        assert "UTC" in started
+        await one.press("ctrl+d")
+        await one.see("27  off  Say")
+        await one.press("ctrl+d")
+        await one.see("27  Say")
+        servers = [
+            one for one in psutil.Process().children(recursive=True) if "raw.py" in " ".join(one.cmdline())
+        ]
+        assert len(servers) == 1
+        await one.press("ctrl+r")
+        await one.wait(lambda: not servers[0].is_running())
+        await one.see("✓ raw")
+        await one.press("down", "enter")
+        await one.see("✗ gone", "gone: failed")
+    SERVER_POOL.close()
 
 
 async def test_another_session_is_found_and_opened(work: Path) -> None:

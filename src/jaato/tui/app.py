@@ -40,6 +40,7 @@ from jaato.tui.screens.subjects import (
     PINS,
     USAGE,
     ContextSubject,
+    McpSubject,
     PlanSubject,
     SessionSubject,
     TaskSubject,
@@ -66,7 +67,7 @@ SCREENS = {
     "waypoints": ("Waypoints", "the tree, what restoring would change, restore"),
     "tasks": ("Background tasks", "their state and live output; stop one (F5)"),
     "tools": ("Tools", "all tools and their price in tokens; switch one off"),
-    "mcp": ("MCP servers", "the tools of MCP servers"),
+    "mcp": ("MCP servers", "how each stands, its tools and their price; restart one"),
     "permissions": ("Permissions", "lasting answers and the mode"),
     "usage": ("Usage", "tokens, price and time by agent, model, tool and day"),
     "context": ("Context", "what the model's context consists of, as bars"),
@@ -398,8 +399,10 @@ class FullScreenClient(App[int]):
                 return TaskSubject(link, view.transcript.marked_task)
             case "context":
                 return ContextSubject(link)
-            case "tools" | "mcp":
-                return ToolSubject(link, "mcp" if name == "mcp" else "")
+            case "mcp":
+                return McpSubject(link)
+            case "tools":
+                return ToolSubject(link)
         return TextSubject(link, SCREENS[name][0], TEXTS[name])
 
     def action_mouse(self) -> None:

@@ -41,7 +41,7 @@ MAX_STARTING = 20
 """Servers without a manifest that one session starts at once to learn their tools; a later search starts the others."""
 MAX_ROWS = 200
 MAX_TEXT = 300
-USAGE = "mcp [json | connect NAME]"
+USAGE = "mcp [json | connect NAME | restart NAME]"
 
 
 class MCPToolPlugin(Plugin):
@@ -191,6 +191,7 @@ class MCPToolPlugin(Plugin):
             row["sandbox"] = describe_sandbox(config)
         if why:
             row["why"] = shorten(why)
+        row |= {key: shorten(text) for key, text in self.servers.history(config.name).items()}
         review = self.directory.review(config)
         if review is not None:
             manifest = review.manifest
@@ -218,7 +219,13 @@ class MCPToolPlugin(Plugin):
                 rows = await anyio.to_thread.run_sync(self.mcp_servers)
                 return render_rows(rows)
             case ["json"]:
-                return await anyio.to_thread.run_sync(self.mcp_servers)
+                shown = await anyio.to_thread.run_sync(self.mcp_servers)
+                for row in shown["servers"]:
+                    row["tool_names"] = [one.name for one in self._offered.get(row["name"], ())][:MAX_ROWS]
+                return shown
+            case ["restart", name]:
+                await self.servers.restart(name)
+                return render_rows({"servers": [self._server_row(self.directory.entry(name))]})
             case ["connect", name]:
                 await self.servers.connect(name)
                 return render_rows({"servers": [self._server_row(self.directory.entry(name))]})
@@ -371,6 +378,7 @@ def render_rows(shown: dict[str, Any]) -> str:
     for row in shown["servers"]:
         facts = [row["kind"], row["scope"]]
         facts += [f"protocol {row['protocol']}", f"{row['tools']} tools"] if "protocol" in row else []
+        facts += [f"started {row['last_start'][:16]}"] if "last_start" in row else []
         lines.append(f"{row['name']}  {row['state']}  ({', '.join(facts)})")
         lines += [
             f"  {text}"

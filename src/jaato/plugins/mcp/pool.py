@@ -228,6 +228,16 @@ class SessionServers:
         """Start a server, even during its backoff, or fetch the lists of a running one again."""
         return await SERVER_POOL.run(self._options(name), self._user, fetch_manifest)
 
+    async def restart(self, name: str) -> Manifest:
+        """Stop a server, also for its other users, and start it again."""
+        return await SERVER_POOL.run(self._options(name), self._user, restart_server)
+
+    def history(self, name: str) -> dict[str, str]:
+        """When a server was started last, and its last error; nothing for one that was never used."""
+        server = SERVER_POOL.get_known(self.directory.sources[name].digest)
+        found = {"last_start": server.last_start, "last_error": server.last_error} if server else {}
+        return {key: text for key, text in found.items() if text}
+
     def state(self, name: str) -> tuple[str, str]:
         """The state of a server, and why it failed; starts nothing."""
         config = self.directory.sources[name]
@@ -264,6 +274,12 @@ async def fetch_manifest(server: ServerSupervisor) -> Manifest:
     manifest = await connection.refresh() if running else server.manifest
     assert manifest is not None
     return manifest
+
+
+async def restart_server(server: ServerSupervisor) -> Manifest:
+    """Stop a server and start it again, even during its backoff; returns its manifest."""
+    await server.close()
+    return await fetch_manifest(server)
 
 
 def call_context(call: Call) -> CallContext:

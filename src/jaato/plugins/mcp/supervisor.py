@@ -13,6 +13,7 @@ from jaato.plugins.mcp.config import McpServerOptions, access_of, warn_unconfine
 from jaato.plugins.mcp.errors import ServerFault
 from jaato.plugins.mcp.manifest import Manifest
 from jaato.plugins.mcp.server_log import ServerLog
+from jaato.protocol.events import now
 from jaato.settings import home_of
 from jaato.tools.processes.launcher import WardenClient
 
@@ -41,6 +42,10 @@ class ServerSupervisor:
         self.manifest: Manifest | None = None
         self.watchers: dict[object, Callable[[Manifest], None]] = {}
         self.failure = ""
+        self.last_error = ""
+        """The last failure, also when the server runs again."""
+        self.last_start = ""
+        """When the server was started last."""
         self.connection: McpClient | None = None
         self._launcher = launcher
         self._task: asyncio.Task[None] | None = None
@@ -132,6 +137,7 @@ class ServerSupervisor:
             raise
         self.connection = connection
         self._started_at = time.monotonic()
+        self.last_start = now()
         self.failure = ""
         self._start_idle_timer()
         return connection
@@ -150,10 +156,11 @@ class ServerSupervisor:
     def _record_fault(self, error: JaatoError) -> None:
         """Record an error that needs the user. Whether a login is needed is stored with the logins."""
         self.failure = "" if error.code == "login_needed" else str(error)
+        self.last_error = str(error)
 
     def _record_failure(self, why: str) -> None:
         """Record a failure; from the second in a row, the backoff doubles."""
-        self.failure = why
+        self.failure = self.last_error = why
         self._failures += 1
         if self._failures > 1:
             backoff_s = min(BACKOFF_S * 2 ** (self._failures - 1), MAX_BACKOFF_S)

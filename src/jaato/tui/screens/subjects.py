@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from jaato.cli.output.console import format_count, one_line, time_text
@@ -164,40 +165,32 @@ class ToolSubject(Subject):
 
     title = "Tools"
     empty = "The session is not loaded; its tools are available after the next message."
+    refresh_s = 1.0
 
-    def __init__(self, link: Link, plugin: str = "") -> None:
+    def __init__(self, link: Link) -> None:
         self._link = link
-        self._plugin = plugin
-        if plugin:
-            self.title = "MCP servers"
-            self.empty = "No tool of an MCP server is known: `jaato mcp add` adds a server, `jaato mcp list` lists them."
 
     async def rows(self, query: str) -> Sequence[Row]:
         """The tools, declared ones first."""
         del query
         tools = sorted(
-            self._tools(), key=lambda tool: (not tool.get("declared"), tool["category"], tool["name"])
+            list_tools(self._link),
+            key=lambda tool: (not tool.get("declared"), tool["category"], tool["name"]),
         )
         return [
             Row(
                 str(tool["name"]),
-                f"{'*' if tool.get('declared') else ' '} {tool['name']:<28} {tool.get('tokens', 0):>5}"
-                f"{'' if tool.get('enabled') else '  off'}",
+                format_tool(tool),
                 f"{tool['category']} {tool['description']}",
             )
             for tool in tools
         ]
 
-    def _tools(self) -> list[dict[str, Any]]:
-        info = self._link.session.info
-        tools = info.tools if info is not None else []
-        return [tool for tool in tools if not self._plugin or tool["plugin"] == self._plugin]
-
     async def preview(self, row_id: str) -> Sequence[Line]:
         """What it does, where it comes from, and its price."""
-        tool = next(one for one in self._tools() if one["name"] == row_id)
-        declared = [one for one in self._tools() if one.get("declared")]
-        total = sum(int(str(one.get("tokens", 0))) for one in declared)
+        tools = list_tools(self._link)
+        tool = next(one for one in tools if one["name"] == row_id)
+        declared = [one for one in tools if one.get("declared")]
         return [
             (str(tool["name"]), "bold"),
             (str(tool["description"]), ""),
@@ -208,7 +201,7 @@ class ToolSubject(Subject):
                 "dim",
             ),
             ("" if tool.get("enabled") else "switched off", "yellow"),
-            (f"{len(declared)} declared tools have about {total:,} tokens", "dim"),
+            (f"{len(declared)} declared tools have about {sum_tokens(declared):,} tokens", "dim"),
         ]
 
     def actions(self) -> Mapping[str, Action]:
@@ -216,11 +209,105 @@ class ToolSubject(Subject):
         return {"enter": Action("switch off or on", self._toggle)}
 
     async def _toggle(self, row_id: str) -> None:
-        tool = next(one for one in self._tools() if one["name"] == row_id)
+        tool = next(one for one in list_tools(self._link) if one["name"] == row_id)
         session = self._link.session
         await self._link.client.ask(
             ToolsDisable(session_id=session.id, tools=[row_id], disabled=bool(tool.get("enabled")))
         )
+
+
+def list_tools(link: Link) -> list[dict[str, Any]]:
+    """The tools of the session, each with whether it is switched on now."""
+    info, disabled = link.session.info, link.session.state.disabled
+    tools = info.tools if info is not None else []
+    return [{**tool, "enabled": tool["name"] not in disabled} for tool in tools]
+
+
+class McpSubject(Subject):
+    """The servers of the Model Context Protocol as `/mcp` has them, with the price of their tools."""
+
+    title = "MCP servers"
+    empty = "No MCP server is configured: `jaato mcp add` adds one."
+    refresh_s = 1.0
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._servers: dict[str, dict[str, Any]] = {}
+
+    async def rows(self, query: str) -> Sequence[Row]:
+        """State and number of tools of each server."""
+        del query
+        shown = json.loads(await self._link.session.execute("mcp", "json"))
+        self._servers = {row["name"]: row for row in shown["servers"]}
+        return [
+            Row(
+                name,
+                f"{MCP_MARKS.get(row['state'], '·')} {name:<12} {row['state']}{format_price(self._tools(name))}",
+            )
+            for name, row in self._servers.items()
+        ]
+
+    def _tools(self, server: str) -> list[dict[str, Any]]:
+        names = self._servers[server].get("tool_names", ())
+        return [tool for tool in list_tools(self._link) if tool["name"] in names]
+
+    async def preview(self, row_id: str) -> Sequence[Line]:
+        """How it stands, what it offers and costs, and its tools."""
+        row, tools = self._servers[row_id], self._tools(row_id)
+        facts = [f"transport {row['kind']}", f"configured by {row['scope']}"]
+        facts += [f"protocol {row['protocol']}"] if "protocol" in row else []
+        lines: list[Line] = [(f"{row_id}: {row['state']}", "bold"), (", ".join(facts), "dim")]
+        lines += [(str(text), "yellow") for text in (row.get("why"), *row.get("held_back", ())) if text]
+        if "tools" in row:
+            counts = [format_count(row[key], key[:-1]) for key in ("tools", "prompts", "resources")]
+            lines.append((f"{', '.join(counts)}; {sum_tokens(tools):,} tokens once declared", ""))
+        if "last_start" in row:
+            lines.append((f"started {time_text(row['last_start'])} UTC", "dim"))
+        if row.get("last_error", row.get("why")) != row.get("why"):
+            lines.append((f"last error: {row['last_error']}", "yellow"))
+        lines += [(f"sandbox {row['sandbox']}", "dim")] if "sandbox" in row else []
+        lines += [(f"left out: {text}", "dim") for text in row.get("left_out", ())]
+        return [*lines, *((f"{format_tool(tool)}  {tool['description']}", "") for tool in tools)]
+
+    def actions(self) -> Mapping[str, Action]:
+        """Start, restart, switch off or on."""
+        return {
+            "enter": Action("start, list again", partial(self._run, "connect")),
+            "ctrl+r": Action("restart", partial(self._run, "restart")),
+            "ctrl+d": Action("its tools off or on", self._toggle),
+        }
+
+    async def _run(self, verb: str, row_id: str) -> None:
+        await self._link.session.execute("mcp", f"{verb} {row_id}")
+
+    async def _toggle(self, row_id: str) -> None:
+        tools, session = self._tools(row_id), self._link.session
+        is_on = any(tool.get("enabled") for tool in tools)
+        await self._link.client.ask(
+            ToolsDisable(session_id=session.id, tools=[tool["name"] for tool in tools], disabled=is_on)
+        )
+
+
+MCP_MARKS = {"started": "✓", "failed": "✗", "needs trust": "!", "needs login": "!", "switched off": "-"}
+
+
+def format_tool(tool: Mapping[str, Any]) -> str:
+    """A tool on one line: whether it is declared, its name, its tokens, and whether it is switched off."""
+    mark, off = "*" if tool.get("declared") else " ", "" if tool.get("enabled") else "  off"
+    return f"{mark} {tool['name']:<28} {tool.get('tokens', 0):>5}{off}"
+
+
+def format_price(tools: Sequence[Mapping[str, Any]]) -> str:
+    """The number of tools, and the tokens of their declarations; nothing for none."""
+    if not tools:
+        return ""
+    off = ", off" if not any(tool.get("enabled") for tool in tools) else ""
+    return f", {format_count(len(tools), 'tool')}, {sum_tokens(tools):,} tokens{off}"
+
+
+def sum_tokens(tools: Sequence[Mapping[str, Any]]) -> int:
+    """The tokens of the declarations of tools."""
+    return sum(int(tool.get("tokens", 0)) for tool in tools)
 
 
 class TextSubject(Subject):
