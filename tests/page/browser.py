@@ -131,7 +131,8 @@ class Watched:
 
     def complain(self, text: str) -> None:
         """Remember a complaint; a lost server is one only where it is not what the test is about."""
-        if not (self.offline_is_expected and "ERR_CONNECTION" in text):
+        lost = ("ERR_CONNECTION", "closed before the connection is established")
+        if not (self.offline_is_expected and any(words in text for words in lost)):
             self.complaints.append(text)
 
     def check(self) -> None:

@@ -39,29 +39,33 @@ export class Client {
     return this.attach(made.session_id);
   }
 
-  /** Watch a session, by id, unique prefix or name. */
+  /** Watch a session, by id, unique prefix or name. Whoever has attached as often as detached watches it no longer. */
   async attach(id: string): Promise<Session> {
-    const known = this.#sessions.get(id);
-    if (known) return known;
-    const session = new Session(this, id);
-    this.#sessions.set(id, session);
-    try {
-      const opened = await this.ask({ type: "session.attach", session_id: id });
-      if (opened.session_id !== id) {
-        this.#sessions.delete(id);
-        return await this.attach(opened.session_id);
-      }
-    } catch (error) {
-      this.#sessions.delete(id);
-      throw error;
+    let session = this.#sessions.get(id);
+    if (!session) {
+      session = new Session(this, id);
+      session.opened = this.ask({ type: "session.attach", session_id: id });
+      this.#sessions.set(id, session);
     }
-    return session;
+    session.watchers += 1;
+    const opened = await session.opened.catch((error: unknown) => {
+      this.#forget(session);
+      throw error;
+    });
+    if (opened.session_id === id) return session;
+    this.#forget(session);
+    return this.attach(opened.session_id);
   }
 
   /** Watch a session no longer; it continues. */
   detach(session: Session): void {
-    this.#sessions.delete(session.id);
+    session.watchers -= 1;
+    if (session.watchers > 0 || !this.#forget(session)) return;
     if (this.connection.status === "online") void this.ask({ type: "session.detach", session_id: session.id }).catch(() => undefined);
+  }
+
+  #forget(session: Session): boolean {
+    return this.#sessions.get(session.id) === session && this.#sessions.delete(session.id);
   }
 
   /** End the connection. */
@@ -90,6 +94,9 @@ export class Session {
   known = false;
   /** Why it cannot be watched any more. */
   error: Error | undefined;
+  /** How many parts of the program watch it, and the reply of the server to the first. */
+  watchers = 0;
+  opened!: Promise<protocol.Opened>;
   #client: Client;
   #listeners = new Set<Listener>();
 

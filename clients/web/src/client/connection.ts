@@ -1,5 +1,6 @@
 // One connection to the server: hello, commands with their replies, frames; reconnects with exponential backoff.
 
+import { parseJson, writeJson } from "./exact-json.ts";
 import type * as protocol from "./types.ts";
 
 export type Command = protocol.Command;
@@ -88,7 +89,7 @@ export class Connection {
     this.#ids += 1;
     const id = String(this.#ids);
     const sent = { ...command, id };
-    const frame = JSON.stringify(sent);
+    const frame = writeJson(sent);
     return new Promise((resolve, reject) => {
       if (new Blob([frame]).size > (this.welcome?.role === "owner" ? FRAME_BYTES : OTHERS_FRAME_BYTES)) {
         reject(new CommandError({ code: "too_large", message: "This is too much for one message; send less at a time." }));
@@ -120,13 +121,14 @@ export class Connection {
     this.#set("connecting");
     const socket = new WebSocket(this.#options.url);
     this.#socket = socket;
+    this.#heartbeat = setTimeout(() => this.#drop(socket), ANSWER_MS);
     socket.onopen = () => {
       const token = this.#options.token?.() ?? "";
       const hello: protocol.Hello = { type: "hello", protocol: PROTOCOL, client: "web", name: this.#options.name ?? "" };
       socket.send(JSON.stringify(token ? { ...hello, token } : hello));
     };
     socket.onmessage = (message: MessageEvent<string>) => {
-      if (socket === this.#socket && this.status !== "closed") this.#take(JSON.parse(message.data) as protocol.Welcome | protocol.Reply | protocol.ProtocolEvent);
+      if (socket === this.#socket && this.status !== "closed") this.#take(parseJson(message.data) as protocol.Welcome | protocol.Reply | protocol.ProtocolEvent);
     };
     socket.onclose = (event: CloseEvent) => {
       if (socket === this.#socket && this.status !== "closed") this.#lost(event.code);
@@ -142,7 +144,7 @@ export class Connection {
         const again = [...this.#waiting.values()];
         this.#set("online");
         this.#options.onWelcome?.();
-        for (const { command } of again) this.#socket?.send(JSON.stringify(command));
+        for (const { command } of again) this.#socket?.send(writeJson(command));
         return;
       }
       case "reply": {
@@ -192,12 +194,15 @@ export class Connection {
     this.#heartbeat = setTimeout(() => {
       if (this.status !== "online") return;
       void this.ask({ type: "client.config" }).catch(() => undefined);
-      this.#heartbeat = setTimeout(() => {
-        if (socket !== this.#socket) return;
-        this.#socket = undefined;
-        socket?.close();
-        this.#lost(1006);
-      }, ANSWER_MS);
+      this.#heartbeat = setTimeout(() => this.#drop(socket), ANSWER_MS);
     }, QUIET_MS);
+  }
+
+  /** Give up a connection on which nothing comes. */
+  #drop(socket: WebSocket | undefined): void {
+    if (socket !== this.#socket || this.status === "closed") return;
+    this.#socket = undefined;
+    socket?.close();
+    this.#lost(1006);
   }
 }

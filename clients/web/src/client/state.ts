@@ -1,6 +1,7 @@
 // The fold of a session's events that every view shows: the same as `jaato.client.state` in Python, to the byte.
 // Whoever applies the same events, from the first or from a snapshot on, has the same state.
 
+import { isRawNumber } from "./exact-json.ts";
 import { EPHEMERAL } from "./types.ts";
 import type * as protocol from "./types.ts";
 
@@ -443,7 +444,7 @@ function messageChars(message: protocol.Message): number {
 function valueChars(value: unknown): number {
   if (typeof value === "string") return countChars(value);
   if (Array.isArray(value)) return value.reduce((sum: number, inner) => sum + valueChars(inner), 0);
-  if (typeof value === "object" && value !== null) {
+  if (typeof value === "object" && value !== null && !isRawNumber(value)) {
     return Object.entries(value).reduce((sum, [key, inner]) => sum + countChars(key) + valueChars(inner), 0);
   }
   return 4;

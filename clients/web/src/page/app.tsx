@@ -15,10 +15,17 @@ function routed(): string {
   return /^#s=([A-Za-z0-9_-]{1,100})$/.exec(location.hash)?.[1] ?? "";
 }
 
+const REFUSED = "The server does not accept this browser any more: its token was removed or has expired, or its cookies were deleted.";
+
 export function App({ problem }: { problem: string }) {
   const [paired, setPaired] = useState(pairedKey() !== "" && !problem);
-  if (!paired) return <PairingForm problem={problem} done={() => setPaired(true)} />;
-  return <Connected refuse={() => setPaired(false)} />;
+  const [refused, setRefused] = useState(false);
+  const refuse = () => {
+    setRefused(true);
+    setPaired(false);
+  };
+  if (!paired) return <PairingForm problem={refused ? REFUSED : problem} done={() => setPaired(true)} />;
+  return <Connected refuse={refuse} />;
 }
 
 function Connected({ refuse }: { refuse: () => void }) {

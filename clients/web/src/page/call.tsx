@@ -1,5 +1,7 @@
 // A tool call: one line that unfolds to its arguments, its output while it runs, its result, or its diff.
 
+import { useState } from "preact/hooks";
+
 import type { ToolCallEnd } from "../client/index.ts";
 import type { CallView } from "../client/index.ts";
 import { CopyButton, LongText } from "./code.tsx";
@@ -14,6 +16,8 @@ export type CallState =
   | { kind: "running"; call: CallView }
   | { kind: "asking" }
   | { kind: "waiting" };
+
+const SHOWN_ARGUMENTS = 100;
 
 interface Props {
   view: View;
@@ -38,7 +42,7 @@ export function Call({ view, name, given, malformed, state, showAgent }: Props) 
       </summary>
       <div class="call-body">
         {agent && showAgent ? <button type="button" class="button small" onClick={() => showAgent(agent)}>Show the subagent</button> : null}
-        <Arguments given={given} hide={diffs.length > 0} />
+        {diffs.length ? null : <Arguments entries={Object.entries(given)} />}
         {malformed ? <section><h4>Arguments that are no JSON</h4><pre class="output">{visible(malformed)}</pre></section> : null}
         {state.kind === "running" && state.call.output ? <LiveOutput text={state.call.output} cut={state.call.output_start > 0} /> : null}
         {diffs.map((diff, index) => <Diff key={index} text={diff} />)}
@@ -95,15 +99,19 @@ function subagentOf(view: View, given: Readonly<Record<string, unknown>>, state:
   return agents.find((agent) => agent.id === made || (typeof name === "string" && name !== "" && agent.name === name))?.id;
 }
 
-function Arguments({ given, hide }: { given: Readonly<Record<string, unknown>>; hide: boolean }) {
-  const entries = Object.entries(given);
-  if (!entries.length || hide) return null;
+/** Arguments by their names; of very many, the first. */
+export function Arguments({ entries, asked = false }: { entries: readonly (readonly [string, unknown])[]; asked?: boolean }) {
+  const [most, setMost] = useState(SHOWN_ARGUMENTS);
+  if (!entries.length) return null;
   return (
-    <dl class="arguments">
-      {entries.map(([name, value]) => (
-        <div key={name}><dt><code>{oneLine(name, 60)}</code></dt><dd><pre dir="ltr"><LongText text={visible(valueText(value))} /></pre></dd></div>
-      ))}
-    </dl>
+    <>
+      <dl class={`arguments ${asked ? "asked" : ""}`}>
+        {entries.slice(0, most).map(([name, value]) => (
+          <div key={name}><dt><code>{oneLine(name, 60)}</code></dt><dd><pre dir="ltr" tabIndex={asked ? 0 : undefined}><LongText text={visible(valueText(value))} /></pre></dd></div>
+        ))}
+      </dl>
+      {entries.length > most ? <button type="button" class="more" onClick={() => setMost(Infinity)}>{(entries.length - most).toLocaleString("en")} more arguments are not shown. Show all</button> : null}
+    </>
   );
 }
 

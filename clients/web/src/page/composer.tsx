@@ -66,7 +66,7 @@ export function Composer({ view, status, show }: Props) {
     }
   };
   const take = async (given: FileList | null) => {
-    for (const file of given ?? []) {
+    for (const file of [...(given ?? [])]) {
       if (!IMAGES.test(file.type)) setError(`${oneLine(file.name, 60)} is no PNG, JPEG, GIF or WebP image.`);
       else if (file.size > MAX_FILE_BYTES) setError(`${oneLine(file.name, 60)} is larger than 8 MB.`);
       else {

@@ -3,6 +3,8 @@
 import { render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 
+import { visible } from "./text.ts";
+
 interface Wanted {
   title: string;
   text?: string;
@@ -29,7 +31,7 @@ function Dialog({ wanted, close }: { wanted: Wanted; close: (answer: string | nu
       <form onSubmit={submit}>
         <h2 id="dialog-title">{wanted.title}</h2>
         {wanted.text ? <p>{wanted.text}</p> : null}
-        {wanted.code ? <pre class="box-code">{wanted.code}</pre> : null}
+        {wanted.code ? <pre class="box-code">{visible(wanted.code)}</pre> : null}
         {wanted.initial === undefined ? null : <input ref={input} class="field" aria-label={wanted.title} defaultValue={wanted.initial} />}
         <div class="row end">
           <button type="button" class="button" onClick={() => close(null)}>Cancel</button>

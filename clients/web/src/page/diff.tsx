@@ -1,5 +1,8 @@
 // Unified diffs: side by side where there is room, else one below the other.
 
+import { useState } from "preact/hooks";
+
+import { LongText } from "./code.tsx";
 import { visible } from "./text.ts";
 
 interface Line {
@@ -12,7 +15,9 @@ interface Line {
 const SHOWN_LINES = 2_000;
 
 export function Diff({ text }: { text: string }) {
-  const lines = parseDiff(text);
+  const [most, setMost] = useState(SHOWN_LINES);
+  const all = text.split("\n");
+  const lines = parseDiff(all.slice(0, most));
   const rows = pairLines(lines);
   const added = lines.filter((line) => line.kind === "added").length;
   const removed = lines.filter((line) => line.kind === "removed").length;
@@ -20,15 +25,16 @@ export function Diff({ text }: { text: string }) {
     <div class="diff" role="region" aria-label={`Changes: ${added} lines added, ${removed} removed`} tabIndex={0}>
       <table class="unified"><colgroup><col class="number" /><col class="number" /><col class="sign" /><col /></colgroup><tbody>{lines.map((line, index) => <UnifiedRow key={index} line={line} />)}</tbody></table>
       <table class="split" aria-hidden="true"><colgroup><col class="number" /><col /><col class="number" /><col /></colgroup><tbody>{rows.map(([left, right], index) => <SplitRow key={index} left={left} right={right} />)}</tbody></table>
+      {all.length > most ? <button type="button" class="more" onClick={() => setMost(Infinity)}>{(all.length - most).toLocaleString("en")} more lines are not shown. Show all</button> : null}
     </div>
   );
 }
 
 /** The lines of a diff with their numbers. Within a hunk the counts of its head decide, not what a line looks like. */
-export function parseDiff(text: string): Line[] {
+export function parseDiff(text: readonly string[]): Line[] {
   const found: Line[] = [];
   let [old, now, oldLeft, newLeft] = [0, 0, 0, 0];
-  for (const raw of text.split("\n").slice(0, SHOWN_LINES)) {
+  for (const raw of text) {
     const hunk = oldLeft > 0 || newLeft > 0 ? null : /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@/.exec(raw);
     if (hunk) {
       [old, now, oldLeft, newLeft] = [Number(hunk[1]), Number(hunk[3]), Number(hunk[2] ?? 1), Number(hunk[4] ?? 1)];
@@ -80,7 +86,7 @@ function UnifiedRow({ line }: { line: Line }) {
   return (
     <tr class={line.kind}>
       <td class="number">{line.old ?? ""}</td><td class="number">{line.new ?? ""}</td>
-      <td class="sign">{SIGNS[line.kind]}</td><td class="text">{visible(line.text)}</td>
+      <td class="sign">{SIGNS[line.kind]}</td><td class="text"><LongText text={visible(line.text)} /></td>
     </tr>
   );
 }
@@ -89,8 +95,8 @@ function SplitRow({ left, right }: { left: Line | null; right: Line | null }) {
   if (left && (left.kind === "hunk" || left.kind === "file")) return <tr class={left.kind}><td colSpan={4}>{visible(left.text)}</td></tr>;
   return (
     <tr>
-      <td class={`number ${left?.kind ?? "none"}`}>{left?.old ?? ""}</td><td class={`text ${left?.kind ?? "none"}`}>{left ? visible(left.text) : ""}</td>
-      <td class={`number ${right?.kind ?? "none"}`}>{right?.new ?? ""}</td><td class={`text ${right?.kind ?? "none"}`}>{right ? visible(right.text) : ""}</td>
+      <td class={`number ${left?.kind ?? "none"}`}>{left?.old ?? ""}</td><td class={`text ${left?.kind ?? "none"}`}>{left ? <LongText text={visible(left.text)} /> : ""}</td>
+      <td class={`number ${right?.kind ?? "none"}`}>{right?.new ?? ""}</td><td class={`text ${right?.kind ?? "none"}`}>{right ? <LongText text={visible(right.text)} /> : ""}</td>
     </tr>
   );
 }

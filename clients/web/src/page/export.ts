@@ -3,7 +3,7 @@
 import type { View } from "./store.ts";
 import { oneLine, titleOf } from "./text.ts";
 
-/** Entries that are fetched for an export at most. */
+/** How often earlier entries are fetched for an export. */
 const MOST_PAGES = 50;
 
 /** Save the conversation as it is drawn, with all that came before it. */
@@ -17,6 +17,7 @@ export async function exportSession(view: View): Promise<void> {
     if (control.classList.contains("link")) control.replaceWith(...control.childNodes);
     else control.remove();
   }
+  const cut = view.more ? '<p class="notice warning">Earlier entries are not in this file: it has the newest of a long session.</p>' : "";
   for (const image of copy.querySelectorAll("img")) image.src = await dataUrl(image.src);
   const { state } = view.session;
   const title = oneLine(titleOf(state, state.session_id), 100);
@@ -25,7 +26,7 @@ export async function exportSession(view: View): Promise<void> {
   const page = [
     `<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${policy}">`,
     `<meta name="viewport" content="width=device-width"><title>${escape(title)}</title><style>\n${styles()}\n</style></head>`,
-    `<body class="exported"><h1>${escape(title)}</h1><p class="muted">${facts}</p>${copy.outerHTML}</body></html>\n`,
+    `<body class="exported"><h1>${escape(title)}</h1><p class="muted">${facts}</p>${cut}${copy.outerHTML}</body></html>\n`,
   ].join("\n");
   save(`${title.replace(/[^\w.-]+/g, "-").slice(0, 60) || "session"}.html`, page);
 }

@@ -19,8 +19,7 @@ export function Link({ url, children }: { url: string; children: ComponentChildr
   const target = safeUrl(url);
   if (!target) return <span class="dead-link" title={visible(url)}>{children}</span>;
   const open = async () => {
-    const shown = visible(target.href);
-    if (await confirmDialog({ title: `Open ${target.host || "this address"}?`, text: "The agent wrote this link.", code: shown, yes: "Open" })) {
+    if (await confirmDialog({ title: `Open ${target.host || "this address"}?`, text: "The agent wrote this link.", code: target.href, yes: "Open" })) {
       window.open(target.href, "_blank", "noopener,noreferrer");
     }
   };

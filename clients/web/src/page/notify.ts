@@ -10,6 +10,18 @@ export function canNotify(): boolean {
   return "Notification" in window && Notification.permission === "default";
 }
 
+function notify(title: string, body: string, tag: string): void {
+  try {
+    const shown = new Notification(title, { body, tag });
+    shown.onclick = () => {
+      window.focus();
+      shown.close();
+    };
+  } catch {
+    // Chromium on Android has no notifications of pages; the title of the tab counts the questions there
+  }
+}
+
 export function useNotifications(title: string, questions: readonly Question[]): void {
   const seen = useRef(new Set<string>());
   const ids = questions.map((question) => question.question_id).join(" ");
@@ -20,11 +32,7 @@ export function useNotifications(title: string, questions: readonly Question[]):
       if (document.visibilityState === "visible" && document.hasFocus()) continue;
       if (!("Notification" in window) || Notification.permission !== "granted") continue;
       const text = question.type === "permission.requested" ? `May ${oneLine(question.tool, 60)} run?` : "The agent has a question.";
-      const shown = new Notification(oneLine(title, 80), { body: text, tag: question.question_id });
-      shown.onclick = () => {
-        window.focus();
-        shown.close();
-      };
+      notify(oneLine(title, 80), text, question.question_id);
     }
   }, [ids]);
 }

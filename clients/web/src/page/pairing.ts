@@ -36,8 +36,3 @@ export async function pair(code: string): Promise<void> {
   if (!response.ok || !body.key) throw new Error(body.error?.message ?? `The server answered ${response.status}.`);
   kept.set(KEY, body.key);
 }
-
-/** Forget this browser's half. */
-export function forget(): void {
-  kept.set(KEY, "");
-}

@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import type { AgentView, Plan } from "../client/index.ts";
+import { Boundary } from "./boundary.tsx";
 import { confirmDialog } from "./dialog.tsx";
 import { useView, type View } from "./store.ts";
 import { oneLine } from "./text.ts";
@@ -40,14 +41,14 @@ export function Panels({ name, close, ...props }: PanelProps & { name: PanelName
   return (
     <aside class="panel" aria-labelledby="panel-title" onKeyDown={(event) => event.key === "Escape" && close()}>
       <header><h3 id="panel-title" ref={heading} tabIndex={-1}>{panel.label}</h3><button type="button" class="quiet" onClick={close} aria-label={`Close ${panel.label}`}>×</button></header>
-      <div class="panel-body" tabIndex={0} role="region" aria-label={panel.label}><Body {...props} /></div>
+      <div class="panel-body" tabIndex={0} role="region" aria-label={panel.label}><Boundary key={name}><Body {...props} /></Boundary></div>
     </aside>
   );
 }
 
-const STEP_MARKS: Record<string, [string, string]> = {
-  pending: ["○", "pending"], in_progress: ["◐", "in progress"], completed: ["✓", "done"], failed: ["✕", "failed"], skipped: ["–", "skipped"],
-};
+const STEP_MARKS = new Map<string, [string, string]>([
+  ["pending", ["○", "pending"]], ["in_progress", ["◐", "in progress"]], ["completed", ["✓", "done"]], ["failed", ["✕", "failed"]], ["skipped", ["–", "skipped"]],
+]);
 
 function Plans({ view }: PanelProps) {
   const plans = Object.values(view.session.state.agents).flatMap((agent) => Object.values(agent.plans).map((plan) => ({ agent, plan })));
@@ -64,7 +65,7 @@ function PlanView({ plan, agent }: { plan: Plan; agent: AgentView }) {
       <progress max={plan.steps.length || 1} value={done} aria-label="Steps done" />
       <ol class="steps">
         {plan.steps.map((step) => {
-          const [mark, label] = STEP_MARKS[step.status ?? "pending"] ?? ["○", "pending"];
+          const [mark, label] = STEP_MARKS.get(step.status ?? "pending") ?? ["○", "pending"];
           return <li key={step.id} class={step.status ?? "pending"}><span role="img" aria-label={label}>{mark}</span><span>{oneLine(step.description, 300)}{step.result ? <small class="muted"> {oneLine(step.result, 200)}</small> : null}</span></li>;
         })}
       </ol>

@@ -2,7 +2,9 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 
+import { parseJson } from "../client/exact-json.ts";
 import type { ClarificationQuestion, PermissionRequested, Status } from "../client/index.ts";
+import { Arguments } from "./call.tsx";
 import { LongText } from "./code.tsx";
 import { Diff } from "./diff.tsx";
 import type { View } from "./store.ts";
@@ -13,6 +15,9 @@ import { lateAnswer } from "./wording.ts";
 const SETTLE_MS = 400;
 /** Arguments that the diff of a call shows. */
 const IN_PREVIEW = new Set(["content", "new_content", "old", "new", "prologue", "epilogue", "edits", "patch"]);
+
+/** The line at which the server has cut a diff: then the arguments have what it leaves out. */
+const CUT = /^… the diff goes on/m;
 
 export function Questions({ view, status }: { view: View; status: Status }) {
   const all = Object.values(view.session.state.questions);
@@ -71,7 +76,7 @@ function Permission({ view, question, who, count, can }: Answerable<PermissionRe
   useShortcuts({
     KeyY: () => !off && allow(),
     KeyN: () => !off && deny(),
-    KeyE: () => setEditing((now) => !now),
+    KeyE: () => can && options.has("e") && setEditing((now) => !now),
     ...Object.fromEntries(offered.map((one) => [`Key${one.key}`, () => !off && send(one.answer)])),
   });
   return (
@@ -86,7 +91,7 @@ function Permission({ view, question, who, count, can }: Answerable<PermissionRe
         ) : <Asked question={question} />}
         {question.preview && !editing ? <Diff text={question.preview} /> : null}
         {question.access ? <Access access={question.access} /> : null}
-        <p class="muted">Because {visible(question.reason)}{question.deadline ? ` · denied at ${clock(question.deadline)} without an answer` : ""}</p>
+        <p class="muted">Because <LongText text={visible(question.reason)} />{question.deadline ? ` · denied at ${clock(question.deadline)} without an answer` : ""}</p>
         {question.shape ? <p class="muted covers">An answer that lasts covers: <code>{oneLine(question.shape.replaceAll("\n", "; "), 300)}</code></p> : <p class="muted">The answer applies to this call only.</p>}
       </div>
       <p role="alert" class="error-text">{error}</p>
@@ -107,14 +112,11 @@ function Permission({ view, question, who, count, can }: Answerable<PermissionRe
 
 function Asked({ question }: { question: PermissionRequested }) {
   const heads = (question.preview ?? "").split("\n").filter((line) => line.startsWith("+++ "));
-  const shown = ([name, value]: [string, unknown]) => !question.preview || !(IN_PREVIEW.has(name) || (name === "path" && heads.length === 1 && heads[0] === `+++ ${valueText(value)}`));
+  const previewed = question.preview && !CUT.test(question.preview);
+  const shown = ([name, value]: [string, unknown]) => !previewed || !(IN_PREVIEW.has(name) || (name === "path" && heads.length === 1 && heads[0] === `+++ ${valueText(value)}`));
   const entries = Object.entries(question.arguments).filter(shown);
   if (!entries.length) return question.preview ? null : <p class="muted">It has no arguments.</p>;
-  return (
-    <dl class="arguments asked">
-      {entries.map(([name, value]) => <div key={name}><dt><code>{oneLine(name, 60)}</code></dt><dd><pre dir="ltr" tabIndex={0}><LongText text={visible(valueText(value))} /></pre></dd></div>)}
-    </dl>
-  );
+  return <Arguments entries={entries} asked />;
 }
 
 function Access({ access }: { access: NonNullable<PermissionRequested["access"]> }) {
@@ -143,7 +145,7 @@ function Clarification({ view, question, who, count, can }: Answerable<Clarifica
     <form ref={form} onSubmit={(event) => { event.preventDefault(); if (!off) submit(); }}>
       <header class="question-head"><h3>{who}{question.outcome ? "What happened to this call?" : "The agent asks"}</h3><span class="muted">{count}</span></header>
       <div class="question-body">
-        {question.context ? <p dir="auto">{prose(question.context)}</p> : null}
+        {question.context ? <p dir="auto"><LongText text={prose(question.context)} /></p> : null}
         {question.questions.map((asked, index) => <Asking key={index} asked={asked} index={index} />)}
         {question.deadline ? <p class="muted">Defaults are used from {clock(question.deadline)}.</p> : null}
       </div>
@@ -158,8 +160,8 @@ function Asking({ asked, index }: { asked: Readonly<Record<string, unknown>>; in
   const preset = typeof asked["default"] === "string" ? asked["default"] : "";
   return (
     <fieldset class="clarify">
-      <legend dir="auto">{prose(String(asked["question"] ?? ""))}</legend>
-      {choices.map((choice) => <label key={choice} class="choice"><input type="radio" name={`choice${index}`} value={choice} defaultChecked={choice === preset} /> <span dir="auto">{prose(choice)}</span></label>)}
+      <legend dir="auto"><LongText text={prose(String(asked["question"] ?? ""))} /></legend>
+      {choices.map((choice) => <label key={choice} class="choice"><input type="radio" name={`choice${index}`} value={choice} defaultChecked={choice === preset} /> <span dir="auto"><LongText text={prose(choice)} /></span></label>)}
       <input class="field" name={`text${index}`} aria-label={choices.length ? "Another answer" : "Answer"} placeholder={choices.length ? "Another answer…" : preset || "Answer…"} autocomplete="off" />
     </fieldset>
   );
@@ -167,7 +169,7 @@ function Asking({ asked, index }: { asked: Readonly<Record<string, unknown>>; in
 
 function parseArguments(text: string): Record<string, unknown> | string {
   try {
-    const parsed: unknown = JSON.parse(text);
+    const parsed = parseJson(text);
     if (typeof parsed === "object" && parsed !== null && !Array.isArray(parsed)) return parsed as Record<string, unknown>;
     return "The arguments are a JSON object: {…}.";
   } catch (failure) {

@@ -3,13 +3,14 @@
 import { useEffect, useState } from "preact/hooks";
 
 import type { Status } from "../client/index.ts";
+import { Boundary } from "./boundary.tsx";
 import { Composer } from "./composer.tsx";
 import { useNotifications } from "./notify.ts";
 import { type PanelName, Panels, PANELS } from "./panels.tsx";
 import { Questions } from "./questions.tsx";
 import { StatusLine } from "./status-line.tsx";
 import { useView, type View } from "./store.ts";
-import { oneLine, shortPath, titleOf } from "./text.ts";
+import { oneLine, shortPath, titleOf, visible } from "./text.ts";
 import { Transcript } from "./transcript.tsx";
 
 interface Props {
@@ -37,7 +38,7 @@ export function SessionPage({ view, status, show }: Props) {
         <button type="button" class="quiet back" onClick={() => show("")} aria-label="Back to the sessions">‹</button>
         <div class="titles">
           <h2>{oneLine(title, 100)}</h2>
-          <p class="muted" title={state.workspace}>{oneLine(shortPath(state.workspace, view.client.connection.welcome?.home), 100)}</p>
+          <p class="muted" title={visible(state.workspace)}>{oneLine(shortPath(state.workspace, view.client.connection.welcome?.home), 100)}</p>
         </div>
         <div class="panel-tabs" role="group" aria-label="Panels">
           {PANELS.map(({ name, label, count }) => {
@@ -56,7 +57,7 @@ export function SessionPage({ view, status, show }: Props) {
             <div class="agent-bar"><span>Subagent <b>{oneLine(agent.name, 60)}</b></span><button type="button" class="quiet" onClick={() => setAgentId("")}>Back to the main agent</button></div>
           ) : null}
           <Transcript key={agent?.id ?? ""} view={view} agentId={agent?.id ?? ""} showAgent={setAgentId} />
-          <Questions view={view} status={status} />
+          <Boundary key={questions[0]?.question_id ?? ""}><Questions view={view} status={status} /></Boundary>
           <Composer view={view} status={status} show={show} />
           <StatusLine view={view} status={status} openPanel={setPanel} />
         </div>

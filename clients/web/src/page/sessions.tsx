@@ -18,6 +18,7 @@ interface Props {
 
 const TYPING_MS = 200;
 const REFRESH_MS = 10_000;
+const PAGE = 40;
 
 export function Sessions({ client, status, current, view, show }: Props) {
   useView(view);
@@ -90,12 +91,14 @@ function useSessions(client: Client, status: Status, query: string, view: View |
   const [error, setError] = useState("");
   const [version, setVersion] = useState(0);
   const asked = useRef(0);
+  const shown = useRef(0);
+  shown.current = query ? 0 : list.length;
   const pushed = view?.session.info?.sessions;
   const activity = view ? `${view.working} ${Object.keys(view.session.state.questions).length} ${view.session.state.name}` : "";
   const fetchPage = async (after: string | null) => {
     const mine = (asked.current += 1);
     try {
-      const page = await client.sessions({ query: query || null, cursor: after, limit: 40 });
+      const page = await client.sessions({ query: query || null, cursor: after, limit: after ? PAGE : Math.max(PAGE, shown.current) });
       if (mine !== asked.current) return;
       setList((before) => (after ? [...before, ...page.sessions] : page.sessions));
       setCursor(page.cursor ?? null);

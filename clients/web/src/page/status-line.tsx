@@ -6,7 +6,7 @@ import type { Status } from "../client/index.ts";
 import { canNotify } from "./notify.ts";
 import type { PanelName } from "./panels.tsx";
 import { useView, type View } from "./store.ts";
-import { oneLine } from "./text.ts";
+import { oneLine, visible } from "./text.ts";
 import { price, tokens } from "./wording.ts";
 
 const STATUS: Record<Status, string> = {
@@ -27,7 +27,7 @@ export function StatusLine({ view, status, openPanel }: { view: View; status: St
   return (
     <div class="status-line">
       <span class={`dot ${status}`}><span>{STATUS[status]}</span></span>
-      <span title={`${state.provider} ${state.model}`}>{oneLine(state.model || "no model", 40)}</span>
+      <span title={visible(`${state.provider} ${state.model}`)}>{oneLine(state.model || "no model", 40)}</span>
       <span title="Permission mode">{state.mode ?? info?.sandbox?.mode ?? "ask"}</span>
       {limit ? (
         <button type="button" class="quiet" onClick={() => openPanel("usage")} title={`${used.toLocaleString("en")} of ${limit.toLocaleString("en")} tokens`}>

@@ -21,6 +21,8 @@ export type Item = Entry | Notice;
 /** Items kept in the page; earlier ones are fetched again. */
 const MOST_ITEMS = 1_500;
 const PAGE = 100;
+/** How long a change waits for a frame. */
+const HIDDEN_MS = 250;
 
 /** A session as one page shows it. */
 export class View {
@@ -167,46 +169,55 @@ export function useView(view: View | undefined): void {
   const [, redraw] = useReducer((count: number) => count + 1, 0);
   useEffect(() => {
     if (!view) return undefined;
-    let frame = 0;
+    let cancel: (() => void) | undefined;
     const stop = view.listen(() => {
-      frame ||= schedule(() => {
-        frame = 0;
+      cancel ??= atNextFrame(() => {
+        cancel = undefined;
         redraw(undefined);
       });
     });
     redraw(undefined);
     return () => {
       stop();
-      cancel(frame);
+      cancel?.();
     };
   }, [view]);
 }
 
-/** The next frame; in a hidden page, where there are none, a timer. */
-function schedule(work: () => void): number {
-  return document.hidden ? -setTimeout(work, 250) : requestAnimationFrame(work);
+/** Call at the next frame, or a moment later where there is none: in a hidden page, also if it was hidden meanwhile. */
+function atNextFrame(work: () => void): () => void {
+  const cancel = () => {
+    cancelAnimationFrame(frame);
+    clearTimeout(timer);
+  };
+  const run = () => {
+    cancel();
+    work();
+  };
+  const frame = requestAnimationFrame(run);
+  const timer = setTimeout(run, HIDDEN_MS);
+  return cancel;
 }
 
-function cancel(handle: number): void {
-  if (handle < 0) clearTimeout(-handle);
-  else cancelAnimationFrame(handle);
-}
+/** What the browser's storage did not take: kept until the page is closed. */
+const unsaved = new Map<string, string>();
 
-/** A value that stays in this browser, such as a draft. */
+/** A value that stays in this browser, such as a draft; in a full or forbidden storage as long as the page. */
 export const kept = {
   get: (key: string): string => {
     try {
-      return localStorage.getItem(`jaato.${key}`) ?? "";
+      return unsaved.get(key) ?? localStorage.getItem(`jaato.${key}`) ?? "";
     } catch {
       return "";
     }
   },
   set: (key: string, value: string): void => {
+    unsaved.delete(key);
     try {
+      localStorage.removeItem(`jaato.${key}`);
       if (value) localStorage.setItem(`jaato.${key}`, value);
-      else localStorage.removeItem(`jaato.${key}`);
     } catch {
-      // a full or forbidden storage costs the draft, not the page
+      unsaved.set(key, value);
     }
   },
 };

@@ -4,7 +4,7 @@
 // oxlint-disable-next-line no-control-regex
 const SEQUENCES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[PX^_][^\u001b]*(?:\u001b\\)?|[@-Z\\-_])/g;
 /** Characters without a picture of their own that could hide or reorder text. */
-const INVISIBLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\uffff]|[\u{e0000}-\u{e0fff}]/gu;
+const INVISIBLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff0-\uffff\ud800-\udfff\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]|(?<!\p{Emoji})\ufe0f/gu;
 
 /** A text with everything invisible written out, for arguments, commands, paths, and names. */
 export function visible(text: string): string {
@@ -13,7 +13,8 @@ export function visible(text: string): string {
 
 /** What a program printed, without colours and cursor movements. */
 export function printed(text: string): string {
-  return visible(text.replace(SEQUENCES, "").replace(/[^\n]*\r(?!\n)/g, ""));
+  const plain = text.replace(SEQUENCES, "").replace(/\r+\n/g, "\n");
+  return visible(plain.includes("\r") ? plain.split("\n").map((line) => line.slice(line.lastIndexOf("\r") + 1)).join("\n") : plain);
 }
 
 /** Prose, without what could reorder or hide it; the characters that shape emoji and scripts stay. */

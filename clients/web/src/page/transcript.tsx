@@ -4,6 +4,7 @@ import { Component, type ComponentChildren, type RefObject } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import type { GcCompleted, Message, MessageModel, MessageUser, ToolCallEnd, TurnCompleted } from "../client/index.ts";
+import { Boundary } from "./boundary.tsx";
 import { Call, type CallState } from "./call.tsx";
 import { LongText } from "./code.tsx";
 import { Markdown, StreamedMarkdown } from "./markdown.tsx";
@@ -133,21 +134,25 @@ class Row extends Component<RowProps> {
     return next.item !== this.props.item || next.version !== this.props.version;
   }
 
-  override render({ item, view, results, showAgent }: Readonly<RowProps>): ComponentChildren {
-    switch (item.type) {
-      case "message.user":
-        return <UserMessage entry={item} view={view} />;
-      case "message.model":
-        return <Reply entry={item} view={view} results={results} showAgent={showAgent} />;
-      case "tool.call_end":
-        return item.arguments && item.show_output !== false ? <Call view={view} name={item.tool} given={item.arguments} state={{ kind: "done", end: item }} /> : null;
-      case "turn.completed":
-        return <TurnEnd entry={item} view={view} />;
-      case "gc.completed":
-        return <Compaction entry={item} />;
-      case "notice":
-        return <NoticeView notice={item} />;
-    }
+  override render(props: Readonly<RowProps>): ComponentChildren {
+    return <Boundary><Entry {...props} /></Boundary>;
+  }
+}
+
+function Entry({ item, view, results, showAgent }: RowProps): ComponentChildren {
+  switch (item.type) {
+    case "message.user":
+      return <UserMessage entry={item} view={view} />;
+    case "message.model":
+      return <Reply entry={item} view={view} results={results} showAgent={showAgent} />;
+    case "tool.call_end":
+      return item.arguments && item.show_output !== false ? <Call view={view} name={item.tool} given={item.arguments} state={{ kind: "done", end: item }} /> : null;
+    case "turn.completed":
+      return <TurnEnd entry={item} view={view} />;
+    case "gc.completed":
+      return <Compaction entry={item} />;
+    case "notice":
+      return <NoticeView notice={item} />;
   }
 }
 
