@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -242,7 +243,7 @@ def test_a_huge_message_is_refused(raw: Raw) -> None:
 
 def test_a_flood_of_requests_is_bounded(alone: Desk) -> None:
     """Beyond a number of unanswered requests further ones are refused, and each of them has one response."""
-    raw = Raw(alone, *alone.script(call("run", command="sleep 1"), say("over")), "--no-daemon")
+    raw = Raw(alone, *alone.script(call("run", command="sleep 5"), say("over")), "--no-daemon")
     try:
         raw.send(HELLO)
         raw.read()
@@ -374,6 +375,28 @@ def test_a_killed_server_is_started_again_and_the_turn_goes_on(desk: Desk) -> No
             assert editor.text() == "recoveredand on"
 
     run(story())
+
+
+def test_a_server_at_another_machine_works_in_the_editors_directory(alone: Desk) -> None:
+    """By its address and the token of a file, without a directory on the command line."""
+    alone.env["XDG_RUNTIME_DIR"] = str(alone.home)
+    assert alone.run("serve", "--daemon", "--web-socket", ":0").returncode == 0
+    try:
+        found = re.search(r"ws://[\d.:]+", alone.run("serve", "--status").stdout)
+        assert found is not None
+        token = str(alone.state / "server-token")
+
+        async def story() -> None:
+            script = alone.script(say("far"))
+            async with editing(alone, *script, "--connect", found[0], "--token-file", token) as editor:
+                session = await editor.new(alone)
+                assert (await editor.say(session, "hi")).stop_reason == "end_turn"
+                (row,) = (await editor.agent.list_sessions(cwd=str(alone.work))).sessions
+                assert row.cwd == str(alone.work)
+
+        run(story())
+    finally:
+        alone.run("serve", "--stop")
 
 
 def test_a_prompt_while_the_server_is_gone_runs_whole(desk: Desk) -> None:

@@ -41,6 +41,8 @@ async def serve(args: Namespace, wire: tuple[int, int]) -> int:
         try:
             async with open_client(args, streams) as client:
                 local = bool(client.welcome.state_dir)
+                if not local:
+                    args.workspace = "/"  # each session has the directory that the editor names
                 creation = session_create(args, local=local, in_process=client.in_process)
                 agent = EditorAgent(client, streams, creation)
                 connection = AgentSideConnection(

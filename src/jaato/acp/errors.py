@@ -12,6 +12,9 @@ from jaato.cli.output.console import printable
 from jaato.errors import AuthenticationError, ConfigError, JaatoError, ProviderMissing, SessionNotFound
 
 INVALID_PARAMS, INTERNAL, AUTH_REQUIRED, NOT_FOUND = -32602, -32603, -32000, -32002
+ENVIRONMENT = (
+    "Keys can be in the environment that the editor gives its agents; `jaato doctor` shows what is found."
+)
 LOGIN = (
     "Run `jaato login PROVIDER` in a terminal, or set the key of a provider (such as ANTHROPIC_API_KEY) in the "
     "environment that the editor gives its agents; `jaato doctor` shows what is found."
@@ -24,8 +27,10 @@ def request_error(error: JaatoError) -> RequestError:
     """The error that a request is answered with."""
     text = printable(str(error))
     match error:
-        case AuthenticationError() | ProviderMissing():
-            code, text = AUTH_REQUIRED, f"{text} {LOGIN}"
+        case ProviderMissing():  # its text names the ways to set one up
+            code, text = AUTH_REQUIRED, f"{text.rstrip('.')}. {ENVIRONMENT}"
+        case AuthenticationError():
+            code, text = AUTH_REQUIRED, f"{text.rstrip('.')}. {LOGIN}"
         case SessionNotFound():
             code = NOT_FOUND
         case ConfigError():

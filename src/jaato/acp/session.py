@@ -272,7 +272,8 @@ class EditorSession:
             return await self._say(f"There is no command /{visible(name)}. {HELP}")
         assert isinstance(taken, Taken)
         if is_untitled:
-            await self._send(title_update(text, state.updated_at))
+            with suppress(ConnectionError):  # the editor has gone, and the turn continues
+                await self._send(title_update(text, state.updated_at))
         return await prompt.done
 
     async def _say(self, text: str) -> schema.PromptResponse:
