@@ -10,7 +10,7 @@ import pytest
 from tests.providers.server import answer, serve
 
 from jaato.errors import ConfigError
-from jaato.runtime.provider_selection import choose_provider, find_only_model
+from jaato.runtime.provider_selection import choose_provider, find_only_model, usable_providers
 from jaato.settings import load
 
 
@@ -52,6 +52,7 @@ def test_a_base_url_names_a_server(tmp_path: Path) -> None:
         flags = {"base_url": "http://127.0.0.1:9/v1"}
         choice = await choose_provider(load(flags, environ=environ))
         assert (choice.name, choice.reason) == ("openai", "--base-url names a server")
+        assert await usable_providers(load(flags, environ=environ)) == ["openai"]
         choice = await choose_provider(load(flags, environ={**environ, "ANTHROPIC_API_KEY": "k"}))
         assert choice.name == "anthropic"
 

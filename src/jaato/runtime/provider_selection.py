@@ -62,6 +62,8 @@ async def usable_providers(settings: Settings) -> list[str]:
         for name, variables in (*KEY_ORDER, ("github_models", ("GITHUB_TOKEN",)))
         if any(settings.environ.get(variable) for variable in variables) or load_key(settings, name)
     ]
+    if settings["base_url"] and not names:
+        names.append("openai")
     if await ollama_runs(settings):
         names.append("ollama")
     if local_state(settings)[0]:

@@ -178,11 +178,12 @@ TABLES = {
 }
 """The modules of this package that declare commands, and their commands in the order of `jaato --help`."""
 TOP = """examples:
+  jaato                                  the full-screen client (plain lines without the extra tui)
+  jaato "why does this test fail?"       the same, with a first message
   jaato run "what does this project do?"
   git diff | jaato run --read-only "review this change"
   jaato run --continue --allow 'run(pytest *)' "now make the tests pass"
-  jaato tui                              the full-screen client; jaato alone starts it, too
-  jaato chat
+  jaato login anthropic
   jaato doctor
 
 exit codes: 0 ok, 1 error, 2 usage or configuration, 3 provider, 4 denied, 5 limit, 130 interrupted"""
