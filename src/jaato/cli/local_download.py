@@ -28,14 +28,15 @@ def offer_download(args: Namespace, console: Console) -> None:
     from jaato.cli.arguments.values import clean_text, workspace_of
     from jaato.runtime.session_options import SessionOptions, settings_for
 
+    workspace = workspace_of(args)
     options = SessionOptions(
-        workspace=workspace_of(args),
+        workspace=workspace,
         provider=clean_text(args.provider),
         model=clean_text(args.model),
         base_url=clean_text(args.base_url),
         yes=args.yes,
     )
-    settings = settings_for(options, options.workspace)
+    settings = settings_for(options, workspace)
     if not local_state(settings)[0]:
         anyio.run(download_if_chosen, options, settings, console)
 
