@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -14,10 +15,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
+from bench.daemon import serving
 from bench.row import Row
+from bench.startup import environ_for
+from tests.tui.tmux import pane
 
 from jaato.cli.arguments.parser import make_parser
 from jaato.protocol.events import AgentOutput, Event, MessageModel, MessageUser, TurnCompleted
+from jaato.protocol.frames import Opened
 from jaato.protocol.messages import Message, Text, Usage
 from jaato.settings import environment
 from jaato.tui.app import FullScreenClient
@@ -49,7 +55,33 @@ asyncio.run(main())
 
 def rows() -> list[Row]:
     """All figures, in CPU time."""
-    return [first_paint(), *asyncio.run(measure())]
+    return [first_paint(), *reconnection(), *asyncio.run(measure())]
+
+
+def reconnection() -> list[Row]:
+    """CPU of the client from the loss of a killed server until it is back; none without tmux."""
+    if shutil.which("tmux") is None:
+        return []
+    with tempfile.TemporaryDirectory(prefix="jaato-") as made:
+        home = Path(made)
+        with serving(home, observed=False) as server:
+            with server.client() as client:
+                opened = client.ask(server.new())
+            assert isinstance(opened, Opened)
+            words = [sys.executable, "-m", "jaato", "attach", "--full-screen", opened.session_id]
+            environ = environ_for(home, "") | {"TERM": "xterm-256color"}
+            with pane([*words, "--connect", str(server.path)], cwd=home, env=environ) as shown:
+                shown.see("ready")
+                process = psutil.Process(int(shown.ask("display-message", "-p", "#{pane_pid}")))
+                before = sum(process.cpu_times()[:2])
+                psutil.Process(server.pid).kill()
+                shown.see("reconnecting")
+                with serving(home, observed=False):
+                    shown.see("ready")
+                    spent = sum(process.cpu_times()[:2]) - before
+    return [
+        Row("terminal client: back at a server after kill -9, CPU", spent, "s", 2.0, "its spinner included")
+    ]
 
 
 def first_paint() -> Row:

@@ -19,8 +19,6 @@ from jaato.settings import environment
 ROOT = Path(__file__).parents[2]
 CHROMIUM = shutil.which("chromium") or ""
 WAIT_MS = 15_000
-PAUSE_S = 0.02
-"""A readable pace."""
 USAGE = {"input_tokens": 1_200, "output_tokens": 80, "cached_input_tokens": 900}
 VIOLATIONS = """
 window.violations = [];
@@ -38,9 +36,11 @@ def need_chromium() -> Any:
 class Desk:
     """A server in a process, with the scripts of its agents."""
 
-    def __init__(self, root: Path, pause_s: float = PAUSE_S, **scripts: list[dict[str, Any]]) -> None:
+    pause_s = 0.02
+    """After each piece of text, a readable pace."""
+
+    def __init__(self, root: Path, **scripts: list[dict[str, Any]]) -> None:
         self.home = root
-        self.pause_s = pause_s
         self.work = root / "work"
         self.work.mkdir(parents=True)
         steps = {
@@ -100,9 +100,9 @@ class Desk:
 
 
 @contextmanager
-def desk(root: Path, pause_s: float = PAUSE_S, **scripts: list[dict[str, Any]]) -> Iterator[Desk]:
-    """A server that is ended with the body; its model pauses after each piece of text."""
-    made = Desk(root, pause_s, **scripts)
+def desk(root: Path, **scripts: list[dict[str, Any]]) -> Iterator[Desk]:
+    """A server that is ended with the body."""
+    made = Desk(root, **scripts)
     try:
         yield made
     finally:

@@ -27,7 +27,14 @@ def test_many_lost_connections_lose_no_event(tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path, script) as server, server.client() as watcher:
             session_id = await opened(watcher, tmp_path / "work")
-            words = [node(), "tests/follow.ts", f"ws://127.0.0.1:{server.port}/v1/connect", session_id, "1", "Begin."]
+            words = [
+                node(),
+                "tests/follow.ts",
+                f"ws://127.0.0.1:{server.port}/v1/connect",
+                session_id,
+                "1",
+                "Begin.",
+            ]
             environ = {**environment(), "JAATO_TOKEN": server.token}
             async with anyio.create_task_group() as group:
                 printed: list[bytes] = []

@@ -99,11 +99,20 @@ class Scene:
         return made
 
 
+class QuickServer(browser.Desk):
+    """A server whose model does not pause."""
+
+    pause_s = 0.0
+
+
 @contextmanager
-def scene(root: Path, *steps: dict[str, Any], pause_s: float = browser.PAUSE_S) -> Iterator[Scene]:
+def scene(root: Path, *steps: dict[str, Any], kind: type[browser.Desk] = browser.Desk) -> Iterator[Scene]:
     """A server whose model says these steps."""
-    with browser.desk(root / "server", pause_s, main=list(steps)) as server:
+    server = kind(root / "server", main=list(steps))
+    try:
         yield Scene(root, server)
+    finally:
+        server.stop()
 
 
 class Face(ABC):

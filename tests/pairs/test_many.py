@@ -18,7 +18,7 @@ from tests.page.browser import need_chromium
 from tests.page.node import CLIENT, node
 from tests.page.serve_page import HOLD
 from tests.page.test_fold import assert_same
-from tests.pairs.faces import InEditor, Line, Page, Scene, Terminal, scene
+from tests.pairs.faces import InEditor, Line, Page, QuickServer, Scene, Terminal, scene
 from websockets.asyncio.client import unix_connect
 
 from jaato.client.address import Address
@@ -88,7 +88,7 @@ def test_ten_clients_have_the_same_transcript(tmp_path: Path) -> None:
     """Every word once and in its order at each of them, the same state in Python and TypeScript, and none waits for the
     one that does not read."""
     need_chromium()
-    with scene(tmp_path, {"text": STORY, "chunks": WORDS}, pause_s=0.0) as stage, ExitStack() as stack:
+    with scene(tmp_path, {"text": STORY, "chunks": WORDS}, kind=QuickServer) as stage, ExitStack() as stack:
         first = Line(stage)
         stack.enter_context(first.open())
         first.send("Tell a story.")
@@ -101,10 +101,12 @@ def test_ten_clients_have_the_same_transcript(tmp_path: Path) -> None:
         portal = stack.enter_context(start_blocking_portal())
         over = portal.call(asyncio.Event)
         states = []
-        for work in [follow] * 4 + [stall]:
+        for number in range(5):
             joined = portal.call(asyncio.Event)
-            more = [over] if work is stall else []
-            states.append(portal.start_task_soon(work, stage, session_id, joined, *more))
+            if number < 4:
+                states.append(portal.start_task_soon(follow, stage, session_id, joined))
+            else:
+                states.append(portal.start_task_soon(stall, stage, session_id, joined, over))
             portal.call(joined.wait)
         process = stack.enter_context(followed_in_typescript(stage, session_id))
         (stage.work / "go").touch()
