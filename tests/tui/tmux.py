@@ -83,7 +83,17 @@ def pane(
             "0",
             ";",
         ]
-        words += ["new-session", "-d", "-x", width, "-y", height, "-c", str(cwd), f"exec {shlex.join(command)}"]
+        words += [
+            "new-session",
+            "-d",
+            "-x",
+            width,
+            "-y",
+            height,
+            "-c",
+            str(cwd),
+            f"exec {shlex.join(command)}",
+        ]
         subprocess.run(words, env={**env, "LANG": "C.UTF-8", "SHELL": "/bin/sh"}, check=True)
         shown = Pane(socket)
         try:
