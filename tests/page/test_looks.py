@@ -13,7 +13,17 @@ from tests.page.pictures import KEPT, PICTURES, SCRIPTS, begin, finish, open_pan
 
 pytestmark = pytest.mark.system
 UNFOLD = "for (const one of document.querySelectorAll('details')) one.open = true"
-PANELS = ("Plan", "Agents", "Background", "Changes", "Waypoints", "Tools", "Usage")
+PANELS = (
+    "Plan",
+    "Agents",
+    "Background",
+    "Changes",
+    "Waypoints",
+    "Permissions",
+    "Tools",
+    "MCP",
+    "Usage",
+)
 NARROW: dict[str, Any] = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
 ZOOMED: dict[str, Any] = {"viewport": {"width": 640, "height": 400}, "device_scale_factor": 2}
 

@@ -4,9 +4,11 @@ import { useState } from "preact/hooks";
 
 import type { ToolCallEnd } from "../client/index.ts";
 import type { CallView } from "../client/index.ts";
+import { TaskOfCall, taskIdOf } from "./background.tsx";
 import { CopyButton, LongText } from "./code.tsx";
 import { Diff } from "./diff.tsx";
 import { MediaView } from "./media.tsx";
+import { exitCode, structuredOf, textOf } from "./results.ts";
 import type { View } from "./store.ts";
 import { oneLine, printed, valueText, visible } from "./text.ts";
 import { argumentsText, duration } from "./wording.ts";
@@ -46,7 +48,8 @@ export function Call({ view, name, given, malformed, state, showAgent }: Props) 
         {malformed ? <section><h4>Arguments that are no JSON</h4><pre class="output">{visible(malformed)}</pre></section> : null}
         {state.kind === "running" && state.call.output ? <LiveOutput text={state.call.output} cut={state.call.output_start > 0} /> : null}
         {diffs.map((diff, index) => <Diff key={index} text={diff} />)}
-        {state.kind === "done" ? <Result view={view} end={state.end} hide={diffs.length > 0} /> : null}
+        {state.kind === "done" ? <Result view={view} end={state.end} hide={diffs.length > 0 || taskIdOf(state.end) !== ""} /> : null}
+        {state.kind === "done" && taskIdOf(state.end) ? <TaskOfCall view={view} end={state.end} /> : null}
         {state.kind === "asking" ? <p class="muted">Waits for your answer below.</p> : null}
       </div>
     </details>
@@ -59,7 +62,7 @@ function lookOf(state: CallState): { mark: string; label: string; className: str
   if (state.kind === "waiting") return { mark: "○", label: "waiting", className: "waiting" };
   const { end } = state;
   if (end.permission?.decision === "denied") return { mark: "⊘", label: "denied", className: "denied" };
-  const failed = !end.result.ok || (exitCode(end) ?? 0) !== 0;
+  const failed = !end.result.ok || (exitCode(end.result) ?? 0) !== 0;
   return failed ? { mark: "✕", label: "failed", className: "failed" } : { mark: "✓", label: "done", className: "done" };
 }
 
@@ -67,24 +70,14 @@ function factsOf(state: CallState): string {
   if (state.kind !== "done") return state.kind === "running" ? "running" : "";
   const { end } = state;
   if (end.permission?.decision === "denied") return "denied";
-  const code = exitCode(end);
-  return [code ? `exit ${code}` : "", end.duration_s >= 0.1 ? duration(end.duration_s) : ""].filter(Boolean).join(" · ");
-}
-
-function structured(end: ToolCallEnd): Record<string, unknown> {
-  const value = end.result.structured;
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {};
-}
-
-function exitCode(end: ToolCallEnd): number | null {
-  const code = structured(end)["exit_code"];
-  return typeof code === "number" ? code : null;
+  const code = exitCode(end.result);
+  return [taskIdOf(end) ? "in the background" : "", code ? `exit ${code}` : "", end.duration_s >= 0.1 ? duration(end.duration_s) : ""].filter(Boolean).join(" · ");
 }
 
 /** The unified diffs of a result. */
 function diffsOf(end: ToolCallEnd): string[] {
   if (!end.result.ok) return [];
-  const { diff, path, files } = structured(end);
+  const { diff, path, files } = structuredOf(end.result);
   const one = (text: unknown, name: unknown): string[] =>
     typeof text === "string" && text.includes("@@") ? [text.startsWith("---") || typeof name !== "string" ? text : `+++ ${name}\n${text}`] : [];
   const many = Array.isArray(files) ? files.flatMap((file: unknown) => (typeof file === "object" && file !== null ? one((file as Record<string, unknown>)["diff"], (file as Record<string, unknown>)["path"]) : [])) : [];
@@ -94,7 +87,7 @@ function diffsOf(end: ToolCallEnd): string[] {
 /** The subagent that a call has made. */
 function subagentOf(view: View, given: Readonly<Record<string, unknown>>, state: CallState): string | undefined {
   const name = given["name"] ?? given["agent"];
-  const made = state.kind === "done" ? structured(state.end)["agent_id"] : undefined;
+  const made = state.kind === "done" ? structuredOf(state.end.result)["agent_id"] : undefined;
   const agents = Object.values(view.session.state.agents).filter((agent) => agent.parent_agent_id !== null);
   return agents.find((agent) => agent.id === made || (typeof name === "string" && name !== "" && agent.name === name))?.id;
 }
@@ -119,22 +112,9 @@ function LiveOutput({ text, cut }: { text: string; cut: boolean }) {
   return <pre class="output live" dir="ltr" tabIndex={0}>{cut ? "…\n" : ""}{printed(text)}</pre>;
 }
 
-/** What of a structured result is its text; the head of the call has the exit code and the time. */
-const TEXTS = ["output", "content", "stdout", "text"];
-const IN_HEAD = new Set(["exit_code", "duration_s", "diff"]);
-
-/** The text of a result, and the other facts of a structured one, which the model is sent as JSON. */
-function textOf(end: ToolCallEnd): { text: string; facts: [string, unknown][] } {
-  const data = structured(end);
-  const main = TEXTS.find((name) => typeof data[name] === "string");
-  if (main) return { text: (data[main] as string).trimEnd(), facts: Object.entries(data).filter(([name]) => name !== main && !IN_HEAD.has(name)) };
-  const text = (end.result.content ?? []).map((part) => (part.type === "text" ? part.text : "")).join("\n").trim();
-  return { text: /^[[{]/.test(text) && Object.keys(data).length ? JSON.stringify(data, null, 2) : text, facts: [] };
-}
-
 function Result({ view, end, hide }: { view: View; end: ToolCallEnd; hide: boolean }) {
   const { result, permission } = end;
-  const { text, facts } = textOf(end);
+  const { text, facts } = textOf(end.result);
   if (permission?.decision === "denied") return <p class="warning-text">Denied: {visible(permission.reason)}</p>;
   return (
     <>

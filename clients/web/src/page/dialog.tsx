@@ -1,6 +1,6 @@
 // Modal dialogs: a question with yes and no, or a line of text.
 
-import { render } from "preact";
+import { type ComponentChildren, render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 
 import { visible } from "./text.ts";
@@ -10,6 +10,10 @@ interface Wanted {
   text?: string;
   code?: string;
   yes: string;
+  /** The button that changes nothing, if it is not to be called Cancel. */
+  no?: string;
+  /** More to look at before the answer. */
+  body?: ComponentChildren;
   /** With an initial text, the dialog asks for one line. */
   initial?: string;
   danger?: boolean;
@@ -27,14 +31,15 @@ function Dialog({ wanted, close }: { wanted: Wanted; close: (answer: string | nu
     close(input.current?.value ?? "yes");
   };
   return (
-    <dialog ref={dialog} class="dialog" aria-labelledby="dialog-title" onCancel={() => close(null)}>
+    <dialog ref={dialog} class={`dialog ${wanted.body ? "wide" : ""}`} aria-labelledby="dialog-title" onCancel={() => close(null)}>
       <form onSubmit={submit}>
         <h2 id="dialog-title">{wanted.title}</h2>
         {wanted.text ? <p>{wanted.text}</p> : null}
         {wanted.code ? <pre class="box-code">{visible(wanted.code)}</pre> : null}
+        {wanted.body ? <div class="dialog-body" tabIndex={0} role="region" aria-label="What would change">{wanted.body}</div> : null}
         {wanted.initial === undefined ? null : <input ref={input} class="field" aria-label={wanted.title} defaultValue={wanted.initial} />}
         <div class="row end">
-          <button type="button" class="button" onClick={() => close(null)}>Cancel</button>
+          <button type="button" class="button" onClick={() => close(null)}>{wanted.no ?? "Cancel"}</button>
           <button type="submit" class={`button ${wanted.danger ? "danger" : "primary"}`}>{wanted.yes}</button>
         </div>
       </form>

@@ -1,9 +1,10 @@
-// Unified diffs: side by side where there is room, else one below the other.
+// Unified diffs: side by side where there is room, else one below the other, with the words that changed marked.
 
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 
 import { LongText } from "./code.tsx";
 import { visible } from "./text.ts";
+import { changedWords, type Piece } from "./words.ts";
 
 interface Line {
   kind: "same" | "added" | "removed" | "hunk" | "file";
@@ -13,19 +14,24 @@ interface Line {
 }
 
 const SHOWN_LINES = 2_000;
+/** Changed lines whose words are compared. */
+const MARKED_LINES = 400;
 
 export function Diff({ text }: { text: string }) {
   const [most, setMost] = useState(SHOWN_LINES);
-  const all = text.split("\n");
-  const lines = parseDiff(all.slice(0, most));
-  const rows = pairLines(lines);
+  const { count, lines, rows, marks } = useMemo(() => {
+    const all = text.split("\n");
+    const parsed = parseDiff(all.slice(0, most));
+    const pairs = pairLines(parsed);
+    return { count: all.length, lines: parsed, rows: pairs, marks: markWords(pairs) };
+  }, [text, most]);
   const added = lines.filter((line) => line.kind === "added").length;
   const removed = lines.filter((line) => line.kind === "removed").length;
   return (
     <div class="diff" role="region" aria-label={`Changes: ${added} lines added, ${removed} removed`} tabIndex={0}>
-      <table class="unified"><colgroup><col class="number" /><col class="number" /><col class="sign" /><col /></colgroup><tbody>{lines.map((line, index) => <UnifiedRow key={index} line={line} />)}</tbody></table>
-      <table class="split" aria-hidden="true"><colgroup><col class="number" /><col /><col class="number" /><col /></colgroup><tbody>{rows.map(([left, right], index) => <SplitRow key={index} left={left} right={right} />)}</tbody></table>
-      {all.length > most ? <button type="button" class="more" onClick={() => setMost(Infinity)}>{(all.length - most).toLocaleString("en")} more lines are not shown. Show all</button> : null}
+      <table class="unified"><colgroup><col class="number" /><col class="number" /><col class="sign" /><col /></colgroup><tbody>{lines.map((line, index) => <UnifiedRow key={index} line={line} marks={marks} />)}</tbody></table>
+      <table class="split" aria-hidden="true"><colgroup><col class="number" /><col /><col class="number" /><col /></colgroup><tbody>{rows.map(([left, right], index) => <SplitRow key={index} left={left} right={right} marks={marks} />)}</tbody></table>
+      {count > most ? <button type="button" class="more" onClick={() => setMost(Infinity)}>{(count - most).toLocaleString("en")} more lines are not shown. Show all</button> : null}
     </div>
   );
 }
@@ -79,24 +85,45 @@ function pairLines(lines: readonly Line[]): [Line | null, Line | null][] {
   return rows;
 }
 
+type Marks = ReadonlyMap<Line, readonly Piece[]>;
+
+/** The pieces of the lines that were changed, not replaced. */
+function markWords(rows: readonly [Line | null, Line | null][]): Marks {
+  const marks = new Map<Line, readonly Piece[]>();
+  for (const [left, right] of rows) {
+    if (marks.size >= 2 * MARKED_LINES) break;
+    const found = left && right && left !== right ? changedWords(left.text, right.text) : null;
+    if (!found) continue;
+    marks.set(left!, found[0]);
+    marks.set(right!, found[1]);
+  }
+  return marks;
+}
+
+function LineText({ line, marks }: { line: Line; marks: Marks }) {
+  const pieces = marks.get(line);
+  if (!pieces) return <LongText text={visible(line.text)} />;
+  return <>{pieces.map((piece, index) => (piece.changed ? <span key={index} class="word">{visible(piece.text)}</span> : visible(piece.text)))}</>;
+}
+
 const SIGNS = { same: " ", added: "+", removed: "−", hunk: "", file: "" };
 
-function UnifiedRow({ line }: { line: Line }) {
+function UnifiedRow({ line, marks }: { line: Line; marks: Marks }) {
   if (line.kind === "hunk" || line.kind === "file") return <tr class={line.kind}><td colSpan={4}>{visible(line.text)}</td></tr>;
   return (
     <tr class={line.kind}>
       <td class="number">{line.old ?? ""}</td><td class="number">{line.new ?? ""}</td>
-      <td class="sign">{SIGNS[line.kind]}</td><td class="text"><LongText text={visible(line.text)} /></td>
+      <td class="sign">{SIGNS[line.kind]}</td><td class="text"><LineText line={line} marks={marks} /></td>
     </tr>
   );
 }
 
-function SplitRow({ left, right }: { left: Line | null; right: Line | null }) {
+function SplitRow({ left, right, marks }: { left: Line | null; right: Line | null; marks: Marks }) {
   if (left && (left.kind === "hunk" || left.kind === "file")) return <tr class={left.kind}><td colSpan={4}>{visible(left.text)}</td></tr>;
   return (
     <tr>
-      <td class={`number ${left?.kind ?? "none"}`}>{left?.old ?? ""}</td><td class={`text ${left?.kind ?? "none"}`}>{left ? <LongText text={visible(left.text)} /> : ""}</td>
-      <td class={`number ${right?.kind ?? "none"}`}>{right?.new ?? ""}</td><td class={`text ${right?.kind ?? "none"}`}>{right ? <LongText text={visible(right.text)} /> : ""}</td>
+      <td class={`number ${left?.kind ?? "none"}`}>{left?.old ?? ""}</td><td class={`text ${left?.kind ?? "none"}`}>{left ? <LineText line={left} marks={marks} /> : ""}</td>
+      <td class={`number ${right?.kind ?? "none"}`}>{right?.new ?? ""}</td><td class={`text ${right?.kind ?? "none"}`}>{right ? <LineText line={right} marks={marks} /> : ""}</td>
     </tr>
   );
 }

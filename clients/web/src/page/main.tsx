@@ -3,6 +3,7 @@
 import { render } from "preact";
 
 import "./style.css";
+import "./panels.css";
 import { App } from "./app.tsx";
 import { codeOf, pair, takeCode } from "./pairing.ts";
 

@@ -1,11 +1,14 @@
-// The panels beside the conversation: plan, agents, background tasks, changed files, waypoints, tools, usage.
+// The panels beside the conversation: plan, agents, background tasks, changed files, waypoints, permissions, tools, MCP
+// servers, usage.
 
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 
 import type { AgentView, Plan } from "../client/index.ts";
+import { Background } from "./background.tsx";
 import { Boundary } from "./boundary.tsx";
-import { confirmDialog } from "./dialog.tsx";
+import { McpServers } from "./mcp.tsx";
+import { Permissions } from "./permissions.tsx";
 import { useView, type View } from "./store.ts";
 import { oneLine } from "./text.ts";
 import { tokens } from "./wording.ts";
@@ -13,7 +16,7 @@ import { Tools } from "./tools.tsx";
 import { Usage } from "./usage.tsx";
 import { Waypoints } from "./waypoints.tsx";
 
-export type PanelName = "plan" | "agents" | "tasks" | "files" | "waypoints" | "tools" | "usage";
+export type PanelName = "plan" | "agents" | "tasks" | "files" | "waypoints" | "permissions" | "tools" | "mcp" | "usage";
 
 interface PanelProps {
   view: View;
@@ -25,10 +28,12 @@ interface PanelProps {
 export const PANELS: readonly { name: PanelName; label: string; count?: (view: View) => number; body: (props: PanelProps) => JSX.Element }[] = [
   { name: "plan", label: "Plan", body: Plans },
   { name: "agents", label: "Agents", count: (view) => Object.values(view.session.state.agents).filter((agent) => agent.working).length, body: Agents },
-  { name: "tasks", label: "Background", count: (view) => Object.keys(view.session.state.tasks).length, body: Tasks },
+  { name: "tasks", label: "Background", count: (view) => Object.keys(view.session.state.tasks).length, body: Background },
   { name: "files", label: "Changes", count: (view) => Object.keys(view.session.state.files).length, body: Files },
   { name: "waypoints", label: "Waypoints", body: Waypoints },
+  { name: "permissions", label: "Permissions", body: Permissions },
   { name: "tools", label: "Tools", body: Tools },
+  { name: "mcp", label: "MCP", body: McpServers },
   { name: "usage", label: "Usage", body: Usage },
 ];
 
@@ -93,26 +98,6 @@ const AGENT_MARKS: Record<string, string> = { active: "●", blocked: "?", done:
 
 function AgentState({ status }: { status: string }) {
   return <span class={`agent-state ${status}`} role="img" aria-label={status} title={status}>{AGENT_MARKS[status] ?? "○"}</span>;
-}
-
-function Tasks({ view }: PanelProps) {
-  const tasks = Object.values(view.session.state.tasks);
-  const [error, setError] = useState("");
-  const stop = async (task_id: string) => {
-    if (!(await confirmDialog({ title: "Stop this background task?", code: task_id, yes: "Stop", danger: true }))) return;
-    await view.client.ask({ type: "task.stop", session_id: view.session.id, task_id }).catch((failure: Error) => setError(failure.message));
-  };
-  if (!tasks.length) return <p class="muted">No background task runs.</p>;
-  return (
-    <ul class="plain-list">
-      {tasks.map((task) => (
-        <li key={task.task_id}>
-          <div class="line"><span><code>{oneLine(task.tool, 60)}</code> <small class="muted">{oneLine(task.task_id, 40)}</small></span><button type="button" class="button small" onClick={() => void stop(task.task_id)}>Stop</button></div>
-        </li>
-      ))}
-      {error ? <li class="error-text" role="alert">{error}</li> : null}
-    </ul>
-  );
 }
 
 function Files({ view }: PanelProps) {

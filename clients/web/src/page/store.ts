@@ -4,6 +4,7 @@ import { useEffect, useReducer } from "preact/hooks";
 
 import { type Client, type Entry, type ProtocolEvent, type Session, isUnfinished } from "../client/index.ts";
 import type { ContextBlock } from "../client/index.ts";
+import { Tasks } from "./tasks.ts";
 import { budgetText, otherAnswer, retryText } from "./wording.ts";
 
 /** Something beside the conversation: what a command printed, a warning, a retry. */
@@ -33,10 +34,9 @@ export class View {
   /** Whether the reader is at the end, so that items may be dropped at the start. */
   atEnd = true;
   blocks: readonly ContextBlock[] = [];
-  /** When permission questions were asked and settled, by call, in milliseconds. */
-  waits = new Map<string, { asked: number; settled?: number }>();
   /** The questions that were answered here and whose events have not arrived. */
   answered = new Set<string>();
+  readonly tasks: Tasks;
   progress = "";
   readonly client: Client;
   #notices = 0;
@@ -46,6 +46,7 @@ export class View {
   constructor(client: Client, session: Session) {
     this.client = client;
     this.session = session;
+    this.tasks = new Tasks(session);
     this.#reset();
     this.#stop = session.listen((event) => this.#take(event));
   }
@@ -90,6 +91,7 @@ export class View {
   #reset(): void {
     this.items = [...this.session.state.entries];
     this.more = (this.session.state.earlier ?? 0) > 0;
+    this.tasks.reset();
   }
 
   #take(event: ProtocolEvent | undefined): void {
@@ -99,6 +101,7 @@ export class View {
   }
 
   #note(event: ProtocolEvent): void {
+    this.tasks.take(event);
     switch (event.type) {
       case "session.info":
         if (event.state) this.#reset();
@@ -118,17 +121,11 @@ export class View {
         }
         return;
       }
-      case "permission.requested":
-        this.waits.set(event.call_id, { asked: Date.parse(event.timestamp) });
-        return;
       case "permission.resolved":
-      case "clarification.resolved": {
-        const wait = event.type === "permission.resolved" ? this.waits.get(event.call_id) : undefined;
-        if (wait) wait.settled = Date.parse(event.timestamp);
+      case "clarification.resolved":
         if (event.by && !this.answered.has(event.question_id)) this.notice(otherAnswer(event), "", "info", event.agent_id);
         this.answered.delete(event.question_id);
         return;
-      }
       case "context.updated":
         if (event.agent_id === this.session.state.root_agent_id) this.blocks = event.blocks ?? [];
         return;

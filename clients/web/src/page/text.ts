@@ -48,6 +48,11 @@ export function valueText(value: unknown): string {
   return short.length <= SHORT_CHARS ? short : JSON.stringify(value, null, 2);
 }
 
+/** A number of things: `1 file`, `2 files`. */
+export function counted(number: number, what: string): string {
+  return `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
+}
+
 /** What other clients see of this one. */
 export function browserName(): string {
   const known = /(Firefox|Edg|Chrome|Safari)\//.exec(navigator.userAgent)?.[1] ?? "browser";

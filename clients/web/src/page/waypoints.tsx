@@ -4,8 +4,9 @@ import { useState } from "preact/hooks";
 
 import type { Waypoint } from "../client/index.ts";
 import { confirmDialog, promptDialog } from "./dialog.tsx";
+import { Diff } from "./diff.tsx";
 import type { View } from "./store.ts";
-import { clock, oneLine } from "./text.ts";
+import { clock, counted, oneLine } from "./text.ts";
 
 const ROW_PX = 52;
 const STEP_PX = 18;
@@ -40,9 +41,11 @@ export function Waypoints({ view }: { view: View }) {
     }
   };
   const restore = async (id: string) => {
-    const preview = await run(`restore ${id} --dry-run`);
-    if (!preview) return;
-    if (await confirmDialog({ title: `Go back to ${id}?`, text: "This would change:", code: preview, yes: "Restore", danger: true })) {
+    const said = await run(`diff ${id} --json`);
+    if (!said) return;
+    const preview = parsePreview(said);
+    if (!preview) return setError(said);
+    if (await confirmDialog({ title: `Go back to ${id}?`, text: changesOf(preview), body: <Preview preview={preview} />, yes: "Restore", danger: true })) {
       const done = await run(`restore ${id}`);
       if (done) view.notice(`Restored ${id}`, `\n${done}`);
     }
@@ -70,6 +73,52 @@ export function Waypoints({ view }: { view: View }) {
           ))}
         </ol>
       </div>
+    </>
+  );
+}
+
+/** What `/waypoint diff ID --json` gives. */
+interface RestorePreview {
+  changed: { path: string; change: string; added?: number; removed?: number; note?: string }[];
+  changed_in_all?: number;
+  kept?: { path: string; reason: string }[];
+  kept_in_all?: number;
+  makes_ceiling: boolean;
+  diff: string;
+}
+
+/** The answer of the command; undefined for a sentence that says why there is none. */
+function parsePreview(said: string): RestorePreview | undefined {
+  return said.startsWith("{") ? (JSON.parse(said) as RestorePreview) : undefined;
+}
+
+function changesOf({ changed, changed_in_all, kept, kept_in_all, makes_ceiling }: RestorePreview): string {
+  const files = changed_in_all ?? changed.length;
+  if (!files) return "No file would change.";
+  const sum = (name: "added" | "removed") => changed.reduce((all, file) => all + (file[name] ?? 0), 0);
+  return [
+    `${counted(files, "file")} would change: ${counted(sum("added"), "line")} added, ${sum("removed")} removed.`,
+    kept?.length ? `${kept_in_all ?? kept.length} would stay as they are.` : "",
+    makes_ceiling ? "What is there now becomes a waypoint first." : "",
+  ].filter(Boolean).join(" ");
+}
+
+function Preview({ preview }: { preview: RestorePreview }) {
+  const { changed, changed_in_all, kept } = preview;
+  return (
+    <>
+      <ul class="plain-list" aria-label="Files that would change">
+        {changed.map((file) => (
+          <li key={file.path} class="line">
+            <code class="grow" dir="ltr">{oneLine(file.path, 200)}</code>
+            <small class="muted">{oneLine(file.note ? `${file.change}; ${file.note}` : file.change, 200)}</small>
+            {file.added === undefined ? null : <span class="added-text">+{file.added}</span>}{file.removed === undefined ? null : <span class="removed-text">−{file.removed}</span>}
+          </li>
+        ))}
+      </ul>
+      {changed_in_all ? <p class="muted small">{changed_in_all - changed.length} more are not listed.</p> : null}
+      {kept?.length ? <><h3>Kept as they are</h3><ul class="plain-list" aria-label="Files that would stay">{kept.map((file) => <li key={file.path}><code dir="ltr">{oneLine(file.path, 200)}</code> <small class="muted">{oneLine(file.reason, 200)}</small></li>)}</ul></> : null}
+      {preview.diff ? <Diff text={preview.diff} /> : null}
     </>
   );
 }

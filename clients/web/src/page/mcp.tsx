@@ -1,0 +1,97 @@
+// The MCP servers of a session: how each stands, what it offers, and why one does not work.
+
+import type { ProtocolEvent } from "../client/index.ts";
+import { isOwner, useCommandData } from "./command-data.ts";
+import type { View } from "./store.ts";
+import { ago, counted, oneLine, visible } from "./text.ts";
+
+/** A row of `/mcp json`, as the tool `mcp_servers` gives it. */
+interface Row {
+  name: string;
+  state: string;
+  kind: string;
+  scope: string;
+  sandbox?: string;
+  why?: string;
+  protocol?: string;
+  tools?: number;
+  prompts?: number;
+  resources?: number;
+  seen_s_ago?: number;
+  held_back?: string[];
+  left_out?: string[];
+}
+
+interface Servers {
+  servers: Row[];
+  problems?: string[];
+  hint?: string;
+}
+
+const STATES: Record<string, { text: string; mark: string }> = {
+  started: { text: "running", mark: "active" }, starting: { text: "starting", mark: "active" },
+  failed: { text: "failed", mark: "error" }, "needs trust": { text: "needs trust", mark: "blocked" }, "needs login": { text: "needs login", mark: "blocked" },
+  known: { text: "not running; starts when it is used", mark: "idle" }, configured: { text: "not started yet", mark: "idle" }, "switched off": { text: "switched off in its configuration", mark: "idle" },
+};
+/** The first revision of the protocol without a handshake. */
+const STATELESS = "2026-";
+
+function concerns(event: ProtocolEvent): boolean {
+  return event.type === "turn.completed" || event.type === "tool.call_end" || event.type === "tool.activated";
+}
+
+export function McpServers({ view }: { view: View }) {
+  if (!isOwner(view)) return <p class="muted">Only a browser that is paired as owner can see and start MCP servers.</p>;
+  return <Loaded view={view} />;
+}
+
+function Loaded({ view }: { view: View }) {
+  const { data, error, busy, run, reload } = useCommandData<Servers>(view, "mcp", "json", concerns);
+  const again = <button type="button" class="button small" disabled={busy} onClick={reload}>{data ? "Refresh" : "Try again"}</button>;
+  if (!data) return error ? <><p role="alert" class="error-text">{visible(error)}</p>{again}</> : <p role="status" class="muted">Loading…</p>;
+  return (
+    <>
+      {again}
+      <p role="status" class="sr-only">{busy ? "Connecting" : ""}</p>
+      <p role="alert" class="error-text">{visible(error)}</p>
+      {data.servers.length ? <ul class="plain-list" aria-label="MCP servers">{data.servers.map((row) => <li key={row.name}><Server row={row} busy={busy} connect={() => void run("mcp", `connect ${row.name}`)} /></li>)}</ul>
+        : <p class="muted">No MCP server is configured. <code>jaato mcp add</code> adds one.</p>}
+      {(data.problems ?? []).map((problem) => <p key={problem} class="warning-text small">{visible(problem)}</p>)}
+    </>
+  );
+}
+
+function Server({ row, busy, connect }: { row: Row; busy: boolean; connect: () => void }) {
+  const state = STATES[row.state] ?? { text: row.state, mark: "idle" };
+  const offers = row.tools === undefined ? "" : [counted(row.tools, "tool"), row.prompts ? counted(row.prompts, "prompt") : "", row.resources ? counted(row.resources, "resource") : ""].filter(Boolean).join(", ");
+  const protocol = row.protocol ? `protocol ${row.protocol}, ${row.protocol >= STATELESS ? "without" : "with"} handshake` : "";
+  const seen = row.seen_s_ago === undefined ? "" : `listed ${lateness(row.seen_s_ago)}`;
+  const can = ["started", "known", "configured", "failed"].includes(row.state);
+  return (
+    <>
+      <div class="line">
+        <span class="grow mcp-name"><span class={`agent-state ${state.mark}`} aria-hidden="true" /> <b>{oneLine(row.name, 80)}</b> <span class={row.state === "failed" ? "error-text" : "muted"}>{state.text}</span></span>
+        {can ? <button type="button" class="button small" disabled={busy} aria-label={`${verb(row)} ${oneLine(row.name, 80)}`} onClick={connect}>{verb(row)}</button> : null}
+      </div>
+      <p class="muted small">{[offers, protocol, seen].filter(Boolean).join(" · ") || "What it offers is known once it was connected."}</p>
+      <p class="muted small">{[row.kind, `configured for ${row.scope === "user" ? "the user" : `the ${row.scope}`}`, row.sandbox ? `sandbox: ${oneLine(row.sandbox, 120)}` : ""].filter(Boolean).join(" · ")}</p>
+      {row.why ? <p class={`small ${row.state === "failed" ? "error-text" : "warning-text"}`}>{visible(row.why)}</p> : null}
+      <Notes title="Held back" lines={row.held_back ?? []} />
+      <Notes title="Left out" lines={row.left_out ?? []} />
+    </>
+  );
+}
+
+function Notes({ title, lines }: { title: string; lines: readonly string[] }) {
+  if (!lines.length) return null;
+  return <details><summary class="small warning-text">{title}: {lines.length}</summary><ul class="small">{lines.map((line) => <li key={line}>{visible(line)}</li>)}</ul></details>;
+}
+
+function verb(row: Row): string {
+  return row.state === "failed" ? "Try again" : row.state === "started" ? "List again" : "Connect";
+}
+
+function lateness(seconds: number): string {
+  const text = ago(new Date(Date.now() - seconds * 1_000).toISOString());
+  return text === "now" ? "just now" : `${text} ago`;
+}
