@@ -10,6 +10,7 @@ import pytest
 from tests.mcp.hosting import configure, raw
 from tests.page.browser import Desk, Watched, desk, need_chromium, watched
 from tests.page.pictures import called, open_panel
+from tests.page.test_looks import serious
 
 pytestmark = pytest.mark.system
 WAITS = "seq 1 900; while [ ! -e go ]; do sleep 0.05; done; echo second; while [ ! -e end ]; do sleep 0.05; done; exit 3"
@@ -28,6 +29,22 @@ def begin(seen: Watched, server: Desk, text: str = "Begin.", **fields: str) -> A
     seen.begin(server, **fields)
     seen.send(text)
     return seen.page
+
+
+def check_looks(page: Any) -> None:
+    """What is shown can be used with a screen reader, and fits on a phone."""
+    assert serious(page) == []
+    before = page.viewport_size
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.wait_for_timeout(100)
+    wide = "[...document.querySelectorAll('*')].filter((one) => one.getBoundingClientRect().right > innerWidth + 1 && one.checkVisibility()).map((one) => one.outerHTML.slice(0, 120))"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), page.evaluate(wide)
+    for button in page.locator(".panel .button, dialog .button").all():
+        box = button.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 360
+    assert serious(page) == []
+    page.set_viewport_size(before)
 
 
 def press(page: Any, role: str, name: str, key: str = "Enter") -> None:
@@ -78,6 +95,7 @@ def test_background_tasks_show_their_output_and_are_cancelled(tmp_path: Path) ->
         panel.get_by_text("No background task runs.").wait_for()
         panel.get_by_text("completed · exit code 3").wait_for()
         assert "second" in output.inner_text()
+        check_looks(page)
         seen.send("Another one.")
         panel.get_by_text("again", exact=True).wait_for()
         press(page, "button", "Cancel run")
@@ -117,6 +135,7 @@ def test_permissions_are_shown_changed_and_revoked(tmp_path: Path) -> None:
         answers = page.get_by_role("list", name="Remembered answers")
         assert answers.get_by_role("listitem").count() == 2
         answers.get_by_text("jaato permissions revoke g").wait_for()
+        check_looks(page)
         press(page, "button", "Revoke run(touch ")
         page.locator("dialog").get_by_role("button", name="Revoke").focus()
         page.keyboard.press("Enter")
@@ -164,6 +183,7 @@ def test_mcp_servers_are_shown_and_connected(tmp_path: Path) -> None:
         rows["gone"].get_by_text("failed").wait_for()
         page.locator(".panel").get_by_role("alert").get_by_text("gone").wait_for()
         page.get_by_role("button", name="Try again gone").wait_for()
+        check_looks(page)
 
 
 def test_no_mcp_server_is_configured(tmp_path: Path) -> None:
@@ -246,6 +266,7 @@ def test_the_timeline_is_made_of_the_log(tmp_path: Path) -> None:
         rows.filter(has_text="the agent's question, answered by Chrome page").wait_for()
         rows.filter(has_text="run").filter(has_not_text="permission").wait_for()
         assert rows.filter(has_text="model").count() == 4
+        check_looks(page)
         waiting = page.locator(".timeline .legend").inner_text().split("waiting ")[1]
         assert float(waiting.removesuffix(" s")) >= 2.0
 
@@ -277,6 +298,7 @@ def test_a_restore_is_shown_as_a_diff_before_it_is_done(tmp_path: Path) -> None:
         ).wait_for()
         assert dialog.locator(".diff .unified .word").all_text_contents() == ["changed", "first"]
         dialog.get_by_text("somebody else has changed it since").wait_for()
+        check_looks(page)
         page.keyboard.press("Escape")
         dialog.wait_for(state="detached")
         assert file.read_text() == "one\nchanged line\nthree\n"

@@ -53,7 +53,7 @@ function Loaded({ view }: { view: View }) {
     <>
       {again}
       <p role="status" class="sr-only">{busy ? "Connecting" : ""}</p>
-      <p role="alert" class="error-text">{visible(error)}</p>
+      <p role="alert" class={data.servers.some((row) => row.why && error.startsWith(row.why.slice(0, 80))) ? "sr-only" : "error-text"}>{visible(error)}</p>
       {data.servers.length ? <ul class="plain-list" aria-label="MCP servers">{data.servers.map((row) => <li key={row.name}><Server row={row} busy={busy} connect={() => void run("mcp", `connect ${row.name}`)} /></li>)}</ul>
         : <p class="muted">No MCP server is configured. <code>jaato mcp add</code> adds one.</p>}
       {(data.problems ?? []).map((problem) => <p key={problem} class="warning-text small">{visible(problem)}</p>)}
@@ -73,7 +73,7 @@ function Server({ row, busy, connect }: { row: Row; busy: boolean; connect: () =
         <span class="grow mcp-name"><span class={`agent-state ${state.mark}`} aria-hidden="true" /> <b>{oneLine(row.name, 80)}</b> <span class={row.state === "failed" ? "error-text" : "muted"}>{state.text}</span></span>
         {can ? <button type="button" class="button small" disabled={busy} aria-label={`${verb(row)} ${oneLine(row.name, 80)}`} onClick={connect}>{verb(row)}</button> : null}
       </div>
-      <p class="muted small">{[offers, protocol, seen].filter(Boolean).join(" · ") || "What it offers is known once it was connected."}</p>
+      <p class="muted small">{[offers, protocol, seen].filter(Boolean).join(" · ") || (can ? "What it offers is known once it was connected." : "")}</p>
       <p class="muted small">{[row.kind, `configured for ${row.scope === "user" ? "the user" : `the ${row.scope}`}`, row.sandbox ? `sandbox: ${oneLine(row.sandbox, 120)}` : ""].filter(Boolean).join(" · ")}</p>
       {row.why ? <p class={`small ${row.state === "failed" ? "error-text" : "warning-text"}`}>{visible(row.why)}</p> : null}
       <Notes title="Held back" lines={row.held_back ?? []} />
