@@ -37,8 +37,7 @@ def check_looks(page: Any) -> None:
     before = page.viewport_size
     page.set_viewport_size({"width": 360, "height": 740})
     page.wait_for_timeout(100)
-    wide = "[...document.querySelectorAll('*')].filter((one) => one.getBoundingClientRect().right > innerWidth + 1 && one.checkVisibility()).map((one) => one.outerHTML.slice(0, 120))"
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), page.evaluate(wide)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     for button in page.locator(".panel .button, dialog .button").all():
         box = button.bounding_box()
         assert box["x"] >= 0
@@ -224,7 +223,7 @@ def test_changed_words_are_marked(tmp_path: Path) -> None:
         answer(page, "Allow")
         page.locator(".question").get_by_text("long.txt").first.wait_for()
         marked = page.locator(".question .diff .unified .added .word").all_text_contents()
-        assert marked[0] == "w⟨U+202E⟩7"
+        assert marked[0] == "w<U+202E>7"
         assert len(marked) < 5
         answer(page, "Allow")
         seen.see("Done.")
@@ -267,8 +266,8 @@ def test_the_timeline_is_made_of_the_log(tmp_path: Path) -> None:
         rows.filter(has_text="run").filter(has_not_text="permission").wait_for()
         assert rows.filter(has_text="model").count() == 4
         check_looks(page)
-        waiting = page.locator(".timeline .legend").inner_text().split("waiting ")[1]
-        assert float(waiting.removesuffix(" s")) >= 2.0
+        waiting = page.locator(".timeline .legend").get_by_text("waiting for answers").inner_text()
+        assert float(waiting.split()[-2]) >= 2.0
 
 
 def test_a_restore_is_shown_as_a_diff_before_it_is_done(tmp_path: Path) -> None:

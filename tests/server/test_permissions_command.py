@@ -26,6 +26,20 @@ async def shown(client: Raw, session_id: str) -> Any:
     return json.loads(answer.result.text)
 
 
+async def answer_turn(client: Raw, session_id: str, answer: str) -> None:
+    """A turn whose question is answered so."""
+    sent = await client.ask("message.send", session_id=session_id, text="go")
+    assert sent.error is None
+    while not client.states[session_id].questions:
+        await client.next()
+    (asked,) = client.states[session_id].questions.values()
+    await client.ask(
+        "permission.response", session_id=session_id, question_id=asked.question_id, answer=answer
+    )
+    while client.states[session_id].open_turn is not None:
+        await client.next()
+
+
 def test_rules_name_where_they_come_from_and_answers_are_revoked_over_the_network(tmp_path: Path) -> None:
     """Flags, the file and answers are told apart; an answer that allows is revoked, one that denies and the trust of the
     file are for the server's machine."""
@@ -65,19 +79,7 @@ def test_rules_name_where_they_come_from_and_answers_are_revoked_over_the_networ
                 ("deny", "run(rm *)", "file"),
             }
             for answer in ("a", "never"):
-                sent = await far.ask("message.send", session_id=session_id, text="go")
-                assert sent.error is None
-                while not far.states[session_id].questions:
-                    await far.next()
-                (asked,) = far.states[session_id].questions.values()
-                await far.ask(
-                    "permission.response",
-                    session_id=session_id,
-                    question_id=asked.question_id,
-                    answer=answer,
-                )
-                while far.states[session_id].open_turn is not None:
-                    await far.next()
+                await answer_turn(far, session_id, answer)
             found = await shown(far, session_id)
             by_effect = {one["grant"]["effect"]: one for one in found["grants"]}
             assert by_effect["allow"]["covers"].startswith("run(touch ")

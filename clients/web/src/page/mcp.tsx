@@ -28,10 +28,12 @@ interface Servers {
   hint?: string;
 }
 
-const STATES: Record<string, { text: string; mark: string }> = {
-  started: { text: "running", mark: "active" }, starting: { text: "starting", mark: "active" },
-  failed: { text: "failed", mark: "error" }, "needs trust": { text: "needs trust", mark: "blocked" }, "needs login": { text: "needs login", mark: "blocked" },
-  known: { text: "not running; starts when it is used", mark: "idle" }, configured: { text: "not started yet", mark: "idle" }, "switched off": { text: "switched off in its configuration", mark: "idle" },
+/** How a state reads, with its mark and the colour of an agent's state. */
+const STATES: Record<string, [text: string, mark: string, colour: string]> = {
+  started: ["running", "●", "active"], starting: ["starting", "●", "active"], failed: ["failed", "✕", "error"],
+  "needs trust": ["needs trust", "?", "blocked"], "needs login": ["needs login", "?", "blocked"],
+  known: ["not running; starts when it is used", "○", "idle"], configured: ["not started yet", "○", "idle"],
+  "switched off": ["switched off in its configuration", "–", "idle"],
 };
 /** The first revision of the protocol without a handshake. */
 const STATELESS = "2026-";
@@ -62,7 +64,7 @@ function Loaded({ view }: { view: View }) {
 }
 
 function Server({ row, busy, connect }: { row: Row; busy: boolean; connect: () => void }) {
-  const state = STATES[row.state] ?? { text: row.state, mark: "idle" };
+  const [text, mark, colour] = STATES[row.state] ?? [oneLine(row.state, 60), "○", "idle"];
   const offers = row.tools === undefined ? "" : [counted(row.tools, "tool"), row.prompts ? counted(row.prompts, "prompt") : "", row.resources ? counted(row.resources, "resource") : ""].filter(Boolean).join(", ");
   const protocol = row.protocol ? `protocol ${row.protocol}, ${row.protocol >= STATELESS ? "without" : "with"} handshake` : "";
   const seen = row.seen_s_ago === undefined ? "" : `listed ${lateness(row.seen_s_ago)}`;
@@ -70,7 +72,7 @@ function Server({ row, busy, connect }: { row: Row; busy: boolean; connect: () =
   return (
     <>
       <div class="line">
-        <span class="grow mcp-name"><span class={`agent-state ${state.mark}`} aria-hidden="true" /> <b>{oneLine(row.name, 80)}</b> <span class={row.state === "failed" ? "error-text" : "muted"}>{state.text}</span></span>
+        <span class="grow mcp-name"><span class={`agent-state ${colour}`} aria-hidden="true">{mark}</span> <b>{oneLine(row.name, 80)}</b> <span class={row.state === "failed" ? "error-text" : "muted"}>{text}</span></span>
         {can ? <button type="button" class="button small" disabled={busy} aria-label={`${verb(row)} ${oneLine(row.name, 80)}`} onClick={connect}>{verb(row)}</button> : null}
       </div>
       <p class="muted small">{[offers, protocol, seen].filter(Boolean).join(" · ") || (can ? "What it offers is known once it was connected." : "")}</p>

@@ -8,6 +8,8 @@ export interface Piece {
 
 /** Of longer lines, only the common start and end are compared. */
 const MOST_CHARS = 2_000;
+/** Still longer ones are not compared. */
+const TOO_LONG_CHARS = 20_000;
 const MOST_WORDS = 300;
 /** Lines that share less are not the same line changed. */
 const LEAST_COMMON = 0.3;
@@ -15,7 +17,7 @@ const WORD = /[\p{L}\p{N}_]+|\s+|[^\p{L}\p{N}_\s]/gu;
 
 /** Both lines in pieces; null for lines that have too little in common for marks to help. */
 export function changedWords(old: string, now: string): [Piece[], Piece[]] | null {
-  if (old === now) return null;
+  if (old === now || Math.max(old.length, now.length) > TOO_LONG_CHARS) return null;
   const [before, after] = [wordsOf(old), wordsOf(now)];
   let start = 0;
   while (start < before.length && start < after.length && before[start] === after[start]) start += 1;
