@@ -100,6 +100,7 @@ def test_background_tasks_show_their_output_and_are_cancelled(tmp_path: Path) ->
         press(page, "button", "Cancel run")
         press(page, "button", "Cancel the task")
         panel.get_by_text("cancelled ·").wait_for()
+        panel.get_by_text("again", exact=True).wait_for()
         assert panel.get_by_role("button", name="Cancel run").count() == 0
 
 
@@ -160,9 +161,12 @@ def test_permissions_are_shown_changed_and_revoked(tmp_path: Path) -> None:
 
 
 def test_mcp_servers_are_shown_and_connected(tmp_path: Path) -> None:
-    """Each with its state; one is connected and has tools and a protocol, one fails and says why, one is off."""
+    """Each with its state; one is connected, has tools and a protocol, and is restarted, one fails and says why, one is off."""
     with desk(tmp_path, main=[{"text": "Hello."}]) as server, watched(server) as seen:
-        good, gone = raw("fine", f"--{tmp_path.name}-panel"), raw("exit")
+        entry, starts = raw("fine", f"--{tmp_path.name}-panel"), tmp_path / "starts"
+        counted = f'echo started >> "{starts}"; exec "$@"'
+        good = {"command": "sh", "args": ["-c", counted, "sh", entry["command"], *entry["args"]]}
+        gone = raw("exit")
         configure(tmp_path, {"good": good, "gone": gone, "off": raw("fine", disabled=True)})
         page = begin(seen, server)
         seen.see("Hello.")
@@ -178,6 +182,11 @@ def test_mcp_servers_are_shown_and_connected(tmp_path: Path) -> None:
         rows["good"].get_by_text("running").wait_for()
         rows["good"].get_by_text("handshake").wait_for()
         assert "tool" in rows["good"].inner_text()
+        press(page, "button", "Restart good")
+        while starts.read_text() != "started\nstarted\n":
+            page.wait_for_timeout(50)
+        page.get_by_role("button", name="Restart good", disabled=False).wait_for()
+        rows["good"].get_by_text("started just now").wait_for()
         press(page, "button", "Connect gone")
         rows["gone"].get_by_text("failed").wait_for()
         page.locator(".panel").get_by_role("alert").get_by_text("gone").wait_for()

@@ -85,14 +85,15 @@ function TaskView({ view, task }: { view: View; task: Task }) {
 function factsOf(task: Task, now: number): string {
   const code = exitCode(task.result);
   const end = task.endedAt ? Date.parse(task.endedAt) : now;
-  const seconds = (end - Date.parse(task.startedAt)) / 1_000;
+  const measured = structuredOf(task.result)["duration_s"];
+  const seconds = typeof measured === "number" ? measured : (end - Date.parse(task.startedAt)) / 1_000;
   return [STATES[task.status], code === null ? "" : `exit code ${code}`, seconds >= 0 ? duration(seconds) : "", oneLine(task.id, 40)].filter(Boolean).join(" · ");
 }
 
 /** What it has printed: the end of it until more is asked for. */
 function Output({ task, name }: { task: Task; name: string }) {
   const [whole, setWhole] = useState(false);
-  const ended = task.result ? textOf(task.result).text : "";
+  const ended = task.result?.ok ? textOf(task.result).text : "";
   const text = ended || task.call?.output || "";
   const problem = task.result?.error?.message;
   const cut = !ended && (task.call?.output_start ?? 0) > 0;

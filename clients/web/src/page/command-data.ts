@@ -21,23 +21,27 @@ export interface CommandData<T> {
 /** The answer of `/name given`, kept up to date. `concerns` says which events may have changed it. */
 export function useCommandData<T>(view: View, name: string, given: string, concerns: (event: ProtocolEvent) => boolean): CommandData<T> {
   const [data, setData] = useState<T>();
-  const [error, setError] = useState("");
+  const [failed, setFailed] = useState("");
+  const [refused, setRefused] = useState("");
   const [busy, setBusy] = useState(false);
   const asked = useRef(0);
   const load = useCallback(async () => {
     const number = (asked.current += 1);
     try {
       const found = JSON.parse(await view.session.run(name, given)) as T;
-      if (asked.current === number) setData(found);
+      if (asked.current !== number) return;
+      setData(found);
+      setFailed("");
     } catch (failure) {
-      if (asked.current === number) setError((failure as Error).message);
+      if (asked.current === number) setFailed((failure as Error).message);
     }
   }, [view, name, given]);
   useEffect(() => {
     void load();
     let timer = 0;
     const stop = view.session.listen((event) => {
-      if (timer || !event || !concerns(event)) return;
+      const attached = event?.type === "session.info" && (event.state || event.live); // anything may have changed
+      if (timer || !event || !(attached || concerns(event))) return;
       timer = window.setTimeout(() => {
         timer = 0;
         void load();
@@ -51,12 +55,12 @@ export function useCommandData<T>(view: View, name: string, given: string, conce
   }, [load]);
   const run = async (other: string, rest: string): Promise<boolean> => {
     setBusy(true);
-    setError("");
+    setRefused("");
     try {
       await view.session.run(other, rest);
       return true;
     } catch (failure) {
-      setError((failure as Error).message);
+      setRefused((failure as Error).message);
       return false;
     } finally {
       await load();
@@ -64,10 +68,10 @@ export function useCommandData<T>(view: View, name: string, given: string, conce
     }
   };
   const reload = () => {
-    setError("");
+    setRefused("");
     void load();
   };
-  return { data, error, busy, run, reload };
+  return { data, error: refused || failed, busy, run, reload };
 }
 
 /** Whether this browser may run commands; the others see a sentence instead. */

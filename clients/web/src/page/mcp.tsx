@@ -13,6 +13,8 @@ interface Row {
   scope: string;
   sandbox?: string;
   why?: string;
+  last_start?: string;
+  last_error?: string;
   protocol?: string;
   tools?: number;
   prompts?: number;
@@ -56,28 +58,30 @@ function Loaded({ view }: { view: View }) {
       {again}
       <p role="status" class="sr-only">{busy ? "Connecting" : ""}</p>
       <p role="alert" class={data.servers.some((row) => row.why && error.startsWith(row.why.slice(0, 80))) ? "sr-only" : "error-text"}>{visible(error)}</p>
-      {data.servers.length ? <ul class="plain-list" aria-label="MCP servers">{data.servers.map((row) => <li key={row.name}><Server row={row} busy={busy} connect={() => void run("mcp", `connect ${row.name}`)} /></li>)}</ul>
+      {data.servers.length ? <ul class="plain-list" aria-label="MCP servers">{data.servers.map((row) => <li key={row.name}><Server row={row} busy={busy} start={() => void run("mcp", `${row.state === "started" ? "restart" : "connect"} ${row.name}`)} /></li>)}</ul>
         : <p class="muted">No MCP server is configured. <code>jaato mcp add</code> adds one.</p>}
       {(data.problems ?? []).map((problem) => <p key={problem} class="warning-text small">{visible(problem)}</p>)}
     </>
   );
 }
 
-function Server({ row, busy, connect }: { row: Row; busy: boolean; connect: () => void }) {
+function Server({ row, busy, start }: { row: Row; busy: boolean; start: () => void }) {
   const [text, mark, colour] = STATES[row.state] ?? [oneLine(row.state, 60), "○", "idle"];
   const offers = row.tools === undefined ? "" : [counted(row.tools, "tool"), row.prompts ? counted(row.prompts, "prompt") : "", row.resources ? counted(row.resources, "resource") : ""].filter(Boolean).join(", ");
   const protocol = row.protocol ? `protocol ${row.protocol}, ${row.protocol >= STATELESS ? "without" : "with"} handshake` : "";
   const seen = row.seen_s_ago === undefined ? "" : `listed ${lateness(row.seen_s_ago)}`;
+  const started = row.last_start ? `started ${sinceText(row.last_start)}` : "";
   const can = ["started", "known", "configured", "failed"].includes(row.state);
   return (
     <>
       <div class="line">
         <span class="grow mcp-name"><span class={`agent-state ${colour}`} aria-hidden="true">{mark}</span> <b>{oneLine(row.name, 80)}</b> <span class={row.state === "failed" ? "error-text" : "muted"}>{text}</span></span>
-        {can ? <button type="button" class="button small" disabled={busy} aria-label={`${verb(row)} ${oneLine(row.name, 80)}`} onClick={connect}>{verb(row)}</button> : null}
+        {can ? <button type="button" class="button small" disabled={busy} aria-label={`${verb(row)} ${oneLine(row.name, 80)}`} onClick={start}>{verb(row)}</button> : null}
       </div>
-      <p class="muted small">{[offers, protocol, seen].filter(Boolean).join(" · ") || (can ? "What it offers is known once it was connected." : "")}</p>
+      <p class="muted small">{[offers, protocol, started, seen].filter(Boolean).join(" · ") || (can ? "What it offers is known once it was connected." : "")}</p>
       <p class="muted small">{[row.kind, `configured for ${row.scope === "user" ? "the user" : `the ${row.scope}`}`, row.sandbox ? `sandbox: ${oneLine(row.sandbox, 120)}` : ""].filter(Boolean).join(" · ")}</p>
       {row.why ? <p class={`small ${row.state === "failed" ? "error-text" : "warning-text"}`}>{visible(row.why)}</p> : null}
+      {row.last_error && row.last_error !== row.why ? <p class="small warning-text">Last error: {visible(row.last_error)}</p> : null}
       <Notes title="Held back" lines={row.held_back ?? []} />
       <Notes title="Left out" lines={row.left_out ?? []} />
     </>
@@ -90,10 +94,14 @@ function Notes({ title, lines }: { title: string; lines: readonly string[] }) {
 }
 
 function verb(row: Row): string {
-  return row.state === "failed" ? "Try again" : row.state === "started" ? "List again" : "Connect";
+  return row.state === "failed" ? "Try again" : row.state === "started" ? "Restart" : "Connect";
 }
 
 function lateness(seconds: number): string {
-  const text = ago(new Date(Date.now() - seconds * 1_000).toISOString());
-  return text === "now" ? "just now" : `${text} ago`;
+  return sinceText(new Date(Date.now() - seconds * 1_000).toISOString());
+}
+
+function sinceText(timestamp: string): string {
+  const text = ago(timestamp);
+  return text === "now" ? "just now" : /\d$/.test(text) ? text : `${text} ago`;
 }

@@ -103,7 +103,7 @@ function Answers({ view, data, busy, revoke }: { view: View; data: InForce; busy
   const local = Boolean(view.client.connection.welcome?.state_dir);
   const ask = async (grant: Grant, covers: string) => {
     const text = grant.effect === "allow" ? "Calls like this are asked about again." : "Calls like this are no longer denied without a question.";
-    if (await confirmDialog({ title: "Revoke this answer?", text, code: visible(covers), yes: "Revoke", danger: true })) revoke(grant.id);
+    if (await confirmDialog({ title: "Revoke this answer?", text, code: covers, yes: "Revoke", danger: true })) revoke(grant.id);
   };
   return (
     <section>

@@ -17,6 +17,8 @@ export interface Task {
 }
 
 const FETCHED = 100;
+/** Ended tasks that are kept; the oldest are dropped. */
+const MOST = 300;
 
 /** The tasks by their id, in the order they were learnt of. */
 export class Tasks {
@@ -74,5 +76,8 @@ export class Tasks {
     if (event.status === "running") task.startedAt = task.call?.started_at ?? (task.startedAt || event.timestamp);
     else Object.assign(task, { status: event.status, endedAt: event.timestamp, result: event.result ?? undefined });
     this.known.set(event.task_id, task);
+    if (this.known.size <= MOST) return;
+    const oldest = [...this.known.values()].find((one) => one.status !== "running");
+    if (oldest) this.known.delete(oldest.id);
   }
 }
