@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, cast
 
 from acp.client.connection import ClientSideConnection
@@ -29,6 +30,9 @@ class Editor:
         self.requests: list[tuple[schema.ToolCallUpdate, list[schema.PermissionOption]]] = []
         self.forms: list[Any] = []
         self.form_answer: dict[str, Any] = {}
+        self.buffers: dict[str, str] = {}
+        """The open files by path, with their text."""
+        self.file_requests: list[tuple[str, str]] = []
         self.withdrawn: list[Any] = []
         """The ids of requests that the agent has withdrawn."""
         self.open: set[Any] = set()
@@ -63,11 +67,20 @@ class Editor:
         self.forms.append((message, mode))
         return schema.AcceptElicitationResponse(action="accept", content=self.form_answer)
 
-    async def read_text_file(self, **_: Any) -> Any:
-        raise RequestError.method_not_found("fs/read_text_file")
+    async def read_text_file(self, session_id: str, path: str, **_: Any) -> schema.ReadTextFileResponse:
+        self.file_requests.append(("read", path))
+        if path not in self.buffers:
+            raise RequestError.resource_not_found(path)
+        return schema.ReadTextFileResponse(content=self.buffers[path])
 
-    async def write_text_file(self, **_: Any) -> Any:
-        raise RequestError.method_not_found("fs/write_text_file")
+    async def write_text_file(self, session_id: str, path: str, content: str, **_: Any) -> None:
+        self.file_requests.append(("write", path))
+        self.buffers[path] = content
+        Path(path).write_text(content, newline="")
+
+    def edit(self, path: Path, text: str) -> None:
+        """Have unsaved text in a buffer."""
+        self.buffers[str(path)] = text
 
     def on_connect(self, conn: Any) -> None:
         """The connection is known by its return value."""
@@ -134,10 +147,18 @@ class Editor:
 
 @asynccontextmanager
 async def editing(
-    desk: Desk, *flags: str, choose: Choose | None = None, forms: bool = False, **environ: str
+    desk: Desk,
+    *flags: str,
+    choose: Choose | None = None,
+    forms: bool = False,
+    files: str = "",
+    terminal: bool = False,
+    editor: Editor | None = None,
+    meta: dict[str, Any] | None = None,
+    **environ: str,
 ) -> AsyncIterator[Editor]:
     """An editor that is connected to an agent of its own, which has ended by itself afterwards."""
-    editor = Editor() if choose is None else Editor(choose)
+    editor = editor or (Editor() if choose is None else Editor(choose))
     command = [*desk.command, "acp", *flags]
     with open(desk.root / "acp.log", "ab") as log:
         async with spawn_agent_process(
@@ -152,7 +173,14 @@ async def editing(
         ) as (agent, process):
             editor.agent, editor.process = agent, process
             elicitation = schema.ElicitationCapabilities(form=schema.ElicitationFormCapabilities())
-            capabilities = schema.ClientCapabilities(elicitation=elicitation if forms else None)
+            capabilities = schema.ClientCapabilities(
+                elicitation=elicitation if forms else None,
+                fs=schema.FileSystemCapabilities(
+                    read_text_file=bool(files), write_text_file="write" in files
+                ),
+                terminal=terminal,
+                field_meta=meta,
+            )
             async with asyncio.timeout(PATIENCE_S):
                 hello = await agent.initialize(protocol_version=1, client_capabilities=capabilities)
             assert hello.protocol_version == 1

@@ -42,6 +42,7 @@ OUR_COMMANDS = {
     "server.reload",
     "pairing.create",
     "files.find",
+    "file.response",
 }
 """Commands that no document names."""
 

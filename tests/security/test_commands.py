@@ -26,6 +26,7 @@ WATCHING = {
 ANSWERING = {"permission.response", "clarification.response"}
 OWNING = {
     "command.execute",
+    "file.response",
     "files.find",
     "message.send",
     "server.reload",

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from acp import schema
 from jaato.acp.errors import AUTH_REQUIRED, LOGIN, invalid_params, map_errors, request_error
+from jaato.acp.files import answer_file, served_files
 from jaato.acp.prompts import Block, read_prompt
-from jaato.acp.questions import Editor
-from jaato.acp.session import EditorSession
+from jaato.acp.session import Connection, EditorSession
 from jaato.acp.streams import EditorStreams
 from jaato.acp.updates import MODES, config_options, mode_state
 from jaato.cli.exit_codes import print_message
@@ -26,8 +26,15 @@ from jaato.client.connection import Client, word
 from jaato.client.session import RemoteSession
 from jaato.errors import JaatoError, SessionBusy, SessionNotFound
 from jaato.lazy_pattern import lazy_pattern
-from jaato.protocol.commands import SessionCreate, SessionDetach, SessionList, SessionUpdate
-from jaato.protocol.frames import Opened, Sessions
+from jaato.protocol.commands import (
+    FileResponse,
+    ServedFiles,
+    SessionCreate,
+    SessionDetach,
+    SessionList,
+    SessionUpdate,
+)
+from jaato.protocol.frames import FileRequest, Opened, Sessions
 from jaato.runtime.provider_selection import usable_providers
 from jaato.settings import load
 from jaato.tools.call import replace_surrogates
@@ -49,10 +56,11 @@ class EditorAgent:
         self._client = client
         self._streams = streams
         self._creation = creation
-        self._editor: Editor
+        self._editor: Connection
         self._sessions: dict[str, EditorSession] = {}
         self._has_forms = False
         self._shows_names = True
+        self._serves_files: ServedFiles | None = None
         self.failure: JaatoError | None = None
         """Why the program ends, if not because the editor has ended it."""
         self._opened_now: set[str] = set()
@@ -60,7 +68,7 @@ class EditorAgent:
         streams.on_session = self._start_session
         client.on_connection = self._connection_changed
 
-    def on_connect(self, editor: Editor) -> None:
+    def on_connect(self, editor: Connection) -> None:
         """The library's connection to the editor."""
         self._editor = editor
 
@@ -74,6 +82,8 @@ class EditorAgent:
         """Agree on the version, and say what is supported."""
         forms = getattr(client_capabilities, "elicitation", None)
         self._has_forms = forms is not None and forms.form is not None
+        local = self._client.in_process or bool(self._client.welcome.state_dir)
+        self._serves_files = served_files(client_capabilities) if local else None
         if client_info is not None:
             self._shows_names = client_info.name not in NAMELESS
             print_message(
@@ -237,6 +247,7 @@ class EditorAgent:
             self._creation,
             workspace=workspace,
             mcp_servers=server_entries(servers or []),
+            serves_files=self._serves_files,
             once=once,
         )
 
@@ -302,7 +313,7 @@ class EditorAgent:
     async def _watch(
         self, session_id: str, creation: SessionCreate, notice: str, *, is_owner: bool
     ) -> EditorSession:
-        watched = await self._client.attach(session_id)
+        watched = await self._client.attach(session_id, self._serves_files, self._answer_file)
         session = EditorSession(
             self._client,
             watched,
@@ -317,6 +328,15 @@ class EditorAgent:
         )
         self._sessions[watched.id] = session
         return session
+
+    async def _answer_file(self, request: FileRequest) -> FileResponse:
+        """Answer a request for a file of a session that the editor has open."""
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return FileResponse(
+                session_id=request.session_id, request_id=request.id, problem="the session is not open"
+            )
+        return await answer_file(self._editor, request, session.workspace)
 
     def _state_of(self, session: EditorSession) -> Options:
         """The modes and models of a session, for the reply that opens it."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from acp.exceptions import RequestError
 from acp.helpers import update_agent_message_text, update_agent_thought_text
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 
 from acp import schema
 from jaato.acp.errors import request_error
+from jaato.acp.files import Files
 from jaato.acp.questions import Editor, Questions
 from jaato.acp.replay import replay_history
 from jaato.acp.updates import Update, Updates, help_text, plan_update, title_update
@@ -26,7 +28,6 @@ from jaato.errors import ConfigError, JaatoError, SessionBusy, SessionNotFound, 
 from jaato.protocol.commands import (
     File,
     MessageSend,
-    SessionAttach,
     SessionCreate,
     SessionDetach,
     TurnContinue,
@@ -61,6 +62,10 @@ STOP_REASONS: dict[str, schema.StopReason] = {
 }
 
 
+class Connection(Editor, Files, Protocol):
+    """The editor."""
+
+
 class Prompt(Struct, eq=False):
     """A prompt whose turn has not ended: by the key of its message, and its turn once that has begun."""
 
@@ -89,7 +94,7 @@ class EditorSession:
         self,
         client: Client,
         session: RemoteSession,
-        editor: Editor,
+        editor: Connection,
         creation: SessionCreate,
         *,
         notice: str,
@@ -126,6 +131,12 @@ class EditorSession:
         self._return: asyncio.Task[None] | None = None
         self._stopping = False
         self._on_lost = on_lost
+
+    @property
+    def workspace(self) -> str:
+        """The directory of the session, as the editor spells it."""
+        given, real = self._creation.workspace, self.session.state.workspace
+        return given if os.path.realpath(given) == os.path.realpath(real) else real
 
     # --- events ------------------------------------------------------------------------------------------------------
 
@@ -387,7 +398,7 @@ class EditorSession:
             if opened is not None and not opened.again:
                 self.updates.reset()
             self.session.watched = True
-            await self.client.ask(SessionAttach(session_id=self.session.id, after_seq=self.session.state.seq))
+            await self.client.ask(self.session.attachment())
             if self._prompts and not self._stopping and not self.session.state.questions:
                 with suppress(ConfigError):  # it runs, or has ended
                     await self.client.ask(TurnContinue(session_id=self.session.id))

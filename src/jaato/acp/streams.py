@@ -88,7 +88,8 @@ class EditorStreams:
         if method is not None and request is not None:
             params = message["params"]
             call_id = params.get("toolCallId") or params.get("toolCall", {}).get("toolCallId", "")
-            self._questions[call_id] = request
+            if call_id:
+                self._questions[call_id] = request
         if method is None and request is not None:
             self.unanswered.discard(request)
             if "error" in message:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import secrets
@@ -35,16 +36,29 @@ from jaato.protocol.codec import encode
 from jaato.protocol.commands import (
     Command,
     CommandExecute,
+    FileResponse,
     MessageSend,
+    ServedFiles,
     SessionAttach,
     SessionCreate,
     SessionFork,
     SessionList,
 )
 from jaato.protocol.events import Event, InitProgress, SessionInfo
-from jaato.protocol.frames import PROTOCOL, Hello, Opened, Reply, Result, Sessions, Welcome, answer
+from jaato.protocol.frames import (
+    PROTOCOL,
+    FileRequest,
+    Hello,
+    Opened,
+    Reply,
+    Result,
+    Sessions,
+    Welcome,
+    answer,
+)
 
 READ_BYTES = 1 << 18
+OnFile = Callable[[FileRequest], Awaitable[FileResponse]]
 MAX_UNREAD_BYTES = 1 << 20
 """What a server may leave unread and still be owed answers to its pings."""
 
@@ -75,6 +89,8 @@ class Client:
         """Deadline for reconnecting, in the time of the loop; 0 while connected."""
         self._welcome: Welcome | None = None
         self.sessions: dict[str, RemoteSession] = {}
+        self._on_file: OnFile | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self.on_connection: Callable[[bool], None] = lambda _there: None
         """Called with False on a disconnect and with True after a reconnect."""
         self.on_progress: Callable[[InitProgress], None] = lambda _event: None
@@ -100,10 +116,17 @@ class Client:
         assert isinstance(opened, Opened)
         return await self._wait_for_state(opened.session_id)
 
-    async def attach(self, session: str) -> RemoteSession:
-        """Watch a session, by id, unique prefix or name. Raises `SessionNotFound`."""
-        opened = await self.ask(SessionAttach(session_id=session))
+    async def attach(
+        self, session: str, serves_files: ServedFiles | None = None, on_file: OnFile | None = None
+    ) -> RemoteSession:
+        """Watch a session, by id, unique prefix or name. With `serves_files`, file tools of the session read or also write
+        text by `on_file`, which answers each request in a task of its own. Raises `SessionNotFound`."""
+        if on_file is not None:
+            self._on_file = on_file
+        opened = await self.ask(SessionAttach(session_id=session, serves_files=serves_files))
         assert isinstance(opened, Opened)
+        watched = self._session(opened.session_id)
+        watched.serves_files = serves_files
         return await self._wait_for_state(opened.session_id)
 
     async def list(self, workspace: str | None = None, limit: int = 50) -> Sessions:
@@ -175,7 +198,7 @@ class Client:
                 transport.send(encode(command))  # first: attaching would open the session with other options
         for session in self.sessions.values():
             if session.watched:
-                transport.send(encode(SessionAttach(session_id=session.id, after_seq=session.state.seq)))
+                transport.send(encode(session.attachment()))
         for command, reply in list(self._waiting.values()):
             if isinstance(command, CommandExecute):
                 reply.set_exception(
@@ -246,6 +269,14 @@ class Client:
                 self._on_reply(message)
             elif isinstance(message, Event):
                 self._on_event(message)
+            elif isinstance(message, FileRequest) and self._on_file is not None:
+                task = asyncio.get_running_loop().create_task(self._answer_file(message, self._on_file))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _answer_file(self, request: FileRequest, on_file: OnFile) -> None:
+        with contextlib.suppress(JaatoError):  # the connection is lost, and with it the request
+            await self.ask(await on_file(request))
 
     def _on_reply(self, reply: Reply) -> None:
         command, waiting = self._waiting.get(reply.id, (None, None))
@@ -276,6 +307,8 @@ class Client:
     async def close(self) -> None:
         """Close the connection; sessions at the server continue."""
         self._closing = True
+        for task in self._tasks:
+            task.cancel()
         if self._transport is not None:
             await self._transport.close()
 

@@ -17,6 +17,8 @@ from jaato.protocol.commands import (
     HistoryRequest,
     MessageSend,
     PermissionResponse,
+    ServedFiles,
+    SessionAttach,
     SessionDelete,
     SessionDetach,
     SessionStop,
@@ -78,6 +80,8 @@ class RemoteSession:
         self.state = State(session_id=session_id)
         self.info: SessionInfo | None = None
         self.watched = True
+        self.serves_files: ServedFiles | None = None
+        """The text files that this client serves to tools of the session."""
         self._readers: list[Events] = []
         self._known = asyncio.Event()
         self._end: JaatoError | None = None
@@ -111,6 +115,10 @@ class RemoteSession:
         self._known.set()
         for reader in self._readers:
             reader.end(error)
+
+    def attachment(self) -> SessionAttach:
+        """The command that watches it again, from where its state is."""
+        return SessionAttach(session_id=self.id, after_seq=self.state.seq, serves_files=self.serves_files)
 
     # --- what can be asked ---------------------------------------------------------------------------------------
 

@@ -93,15 +93,31 @@ class TurnContinue(CommandBase, frozen=True, kw_only=True, omit_defaults=True, t
     """Resume a turn that a crash interrupted; calls that had started are not repeated."""
 
 
+ServedFiles = Literal["read", "write"]
+"""Text files that a client serves: read as its unsaved buffers have them, or read and written."""
+
+
 class SessionAttach(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.attach"):
     """Watch a session, by id, unique prefix or name. `after_seq` is the last event the client has seen, None when it has
     nothing: then, or when it is far behind, the whole state comes first."""
 
     after_seq: int | None = None
+    serves_files: ServedFiles | None = None
+    """Whether file tools read text from this client, by `file.request`, as long as it is attached and no other client that
+    serves files has attached later."""
 
 
 class SessionDetach(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.detach"):
     """Detach from a session, which continues."""
+
+
+class FileResponse(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="file.response"):
+    """Answer a `file.request`: with the `content` of a file that was to be read, with neither for one that was written, or
+    with the `problem` that prevented it. An answer after the deadline has no effect."""
+
+    request_id: str
+    content: str | None = None
+    problem: str = ""
 
 
 class SessionCreate(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.create"):
@@ -157,6 +173,8 @@ class SessionCreate(CommandBase, frozen=True, kw_only=True, omit_defaults=True, 
     """Whether all this holds for this client's visit alone: when it detaches, the session is put down, its background
     tasks stopped; when its connection is lost, once the session has nothing more to do."""
     attach: bool = True
+    serves_files: ServedFiles | None = None
+    """As in `session.attach`."""
     once: str = ""
 
 
@@ -249,6 +267,7 @@ Command = (
     | ToolsDisable
     | SessionAttach
     | SessionDetach
+    | FileResponse
     | SessionCreate
     | SessionUpdate
     | SessionFork

@@ -13,6 +13,7 @@ from jaato.protocol.commands import (
     ClarificationResponse,
     Command,
     CommandExecute,
+    FileResponse,
     FilesFind,
     HistoryRequest,
     MessageSend,
@@ -151,6 +152,17 @@ class Pairing(Struct, frozen=True, tag="pairing", tag_field="type", omit_default
 Result = Opened | Taken | Settled | Said | Done | Sessions | History | Blob | Pairing | Files
 
 
+class FileRequest(Struct, frozen=True, tag="file.request", tag_field="type", omit_defaults=True):
+    """A request to a client that serves files, which answers it with `file.response` within `timeout_s`: to read a text file,
+    or to write `content` to it and save it. The path is relative to the workspace, or absolute."""
+
+    id: str
+    session_id: str
+    path: str
+    timeout_s: float
+    content: str | None = None
+
+
 class Reply(Struct, frozen=True, tag="reply", tag_field="type", omit_defaults=True):
     """The answer to the command with this id: a result, or what went wrong."""
 
@@ -161,7 +173,7 @@ class Reply(Struct, frozen=True, tag="reply", tag_field="type", omit_defaults=Tr
 
 HELLO: msgspec.json.Decoder[Hello] = msgspec.json.Decoder(Hello)
 """Decodes the first frame of a client that is not authenticated yet, and no other."""
-FRAMES: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Welcome | Reply | Event)
+FRAMES: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Welcome | Reply | FileRequest | Event)
 """Reads what a server sends."""
 
 
@@ -172,7 +184,7 @@ def answer_kind(command: Command) -> type[Result]:
             return Opened
         case MessageSend():
             return Taken
-        case PermissionResponse() | ClarificationResponse():
+        case PermissionResponse() | ClarificationResponse() | FileResponse():
             return Settled
         case CommandExecute():
             return Said

@@ -269,9 +269,14 @@ class Runtime:
         self.store.close()
 
 
-async def preview_in_thread(tool: Tool, arguments: dict[str, Any]) -> str:
+async def preview_in_thread(tool: Tool, call: Call) -> str:
     """What a call would change in files, as `preview_call`, off the loop; empty when that takes long."""
-    if tool.previews is not None:
+    if tool.previews is None:
+        return ""
+    before = SERVICES.set(call.services)
+    try:
         with anyio.move_on_after(PREVIEW_S):
-            return await anyio.to_thread.run_sync(preview_call, tool, arguments, abandon_on_cancel=True)
-    return ""
+            return await anyio.to_thread.run_sync(preview_call, tool, call, abandon_on_cancel=True)
+        return ""
+    finally:
+        SERVICES.reset(before)

@@ -145,7 +145,7 @@ class SubagentSessionFactory:
     def _get_shared_services(self, root: AgentSession) -> dict[str, Any]:
         """What was made for the root session once it was there, and its subagents find as well."""
         services = root.services if isinstance(root, Session) else {}
-        return {name: services[name] for name in ("keeper",) if name in services}
+        return {name: services[name] for name in ("keeper", "client_files") if name in services}
 
     async def aclose(self) -> None:
         """Let go of the providers that were made for subagents."""

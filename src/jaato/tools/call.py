@@ -122,7 +122,7 @@ CURRENT: ContextVar[Call | None] = ContextVar("jaato_current_call", default=None
 """The call that runs in this context (thread or task)."""
 
 SERVICES: ContextVar[Mapping[str, Any]] = ContextVar("jaato_services", default=MappingProxyType({}))
-"""What the session lends whose prompt is being enriched in this context."""
+"""What the session lends whose prompt is being enriched, or whose call is being previewed, in this context."""
 
 
 class NoSession(ToolError):

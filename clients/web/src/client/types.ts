@@ -337,6 +337,19 @@ export interface FileChange {
 }
 
 /**
+ * Answer a `file.request`: with the `content` of a file that was to be read, with neither for one that was written, or
+ * with the `problem` that prevented it. An answer after the deadline has no effect.
+ */
+export interface FileResponse {
+  readonly type: "file.response";
+  readonly id?: string;
+  readonly session_id?: string;
+  readonly request_id: string;
+  readonly content?: string | null;
+  readonly problem?: string;
+}
+
+/**
  * A file that tools have read, changed, or were given (`used`), and the SHA-256 of its content afterwards, where that is
  * known.
  */
@@ -837,6 +850,7 @@ export interface SessionAttach {
   readonly id?: string;
   readonly session_id?: string;
   readonly after_seq?: number | null;
+  readonly serves_files?: "read" | "write" | null;
 }
 
 /**
@@ -879,6 +893,7 @@ export interface SessionCreate {
   readonly resume?: boolean;
   readonly passing?: boolean;
   readonly attach?: boolean;
+  readonly serves_files?: "read" | "write" | null;
   readonly once?: string;
 }
 
@@ -1404,6 +1419,7 @@ export type Command =
   | ToolsDisable
   | SessionAttach
   | SessionDetach
+  | FileResponse
   | SessionCreate
   | SessionUpdate
   | SessionFork

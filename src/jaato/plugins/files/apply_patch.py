@@ -15,6 +15,7 @@ from jaato.plugins.files.patch_parser import FilePatch, Hunk, PatchRefused
 from jaato.tools.call import Call
 from jaato.tools.filesystem.atomic_replace import FileState
 from jaato.tools.filesystem.changes import Change, Changes, Staging, Target
+from jaato.tools.filesystem.client_files import Buffer
 from jaato.tools.filesystem.text_encoding import Form, NormalizedText
 
 MAX_PATCH_CHARS = 4 << 20
@@ -34,6 +35,7 @@ class StagedFile:
     before: str
     text: str | None
     mode: int | None = None
+    buffer: Buffer | None = None
     actions: list[str] = field(default_factory=list)
     hunks: list[dict[str, int | str]] = field(default_factory=list)
 
@@ -45,7 +47,7 @@ def apply(
     if len(files) > MAX_FILES:
         raise PatchRefused(f"The patch changes {len(files)} files; at most {MAX_FILES} can be. Split it.")
     with changes.stage() as staging:
-        work = PatchApplication(changes, top, staging, dry_run)
+        work = PatchApplication(changes, top, staging, call, dry_run=dry_run)
         for file in files:
             work.take(file)
         # a file that is made and removed again needs nothing
@@ -74,16 +76,17 @@ def step_of(stage: StagedFile) -> Change:
     """The change to commit for a file."""
     assert stage.target is not None
     content = None if stage.text is None else stage.form.encode(stage.text)
-    return Change(stage.target, ACTION, stage.seen, content, stage.mode)
+    return Change(stage.target, ACTION, stage.seen, content, stage.mode, buffer=stage.buffer)
 
 
 class PatchApplication:
     """A patch being applied in memory: each file as the parts before have left it."""
 
-    def __init__(self, changes: Changes, top: str, staging: Staging, dry_run: bool) -> None:
+    def __init__(self, changes: Changes, top: str, staging: Staging, call: Call, *, dry_run: bool) -> None:
         self._changes = changes
         self._top = top.rstrip("/")
         self._staging = staging
+        self._call = call
         self._dry_run = dry_run
         self.stages: dict[str, StagedFile] = {}
 
@@ -177,10 +180,11 @@ class PatchApplication:
             return known
         try:
             target = self._staging.target(path)
-            loaded = self._changes.load(target)
+            loaded = self._changes.load(target, self._call)
         except ToolError as error:
             raise PatchRefused(f"{error} Nothing was changed.") from None
-        stage = StagedFile(path, target, loaded.seen, loaded.form, loaded.text, loaded.text)
+        text, buffer = loaded.text, loaded.buffer
+        stage = StagedFile(path, target, loaded.seen, loaded.form, text, text, buffer=buffer)
         self.stages[path] = stage
         return stage
 
@@ -192,10 +196,11 @@ class PatchApplication:
             return known
         if known is not None or not self._changes.is_absent(path):
             raise PatchRefused(f"{path!r} exists already, and the patch makes it anew. Nothing was changed.")
-        target = None
+        target = buffer = None
         if not self._dry_run:
             target = self._staging.target(path, parents=True)
-        stage = StagedFile(path, target, None, Form(), "", "")
+            buffer = self._changes.load_absent(target, self._call)
+        stage = StagedFile(path, target, None, Form(), "", "", buffer=buffer)
         self.stages[path] = stage
         return stage
 

@@ -284,11 +284,12 @@ def edit_one(changes: Changes, edit: Edit, call: Call) -> dict[str, Any]:
     with changes.lock, changes.target(edit.path) as target:
         if target.place.info is None and edit.new_content is not None:
             raise PathRefused(f"{edit.path!r} does not exist. Use writeNewFile to create it.")
-        loaded = changes.load(target)
+        loaded = changes.load(target, call)
         text = apply_edit(loaded.text, edit)
         if text == loaded.text:
             raise EditRefused(f"{edit.path!r} would not change: it has this content already.")
-        change = Change(target, "updateFile", loaded.seen, loaded.form.encode(text))
+        content = loaded.form.encode(text)
+        change = Change(target, "updateFile", loaded.seen, content, buffer=loaded.buffer)
         changes.commit([change], call)
         return change_result(change, make_unified_diff(loaded.text, text))
 
@@ -304,7 +305,7 @@ def edit_many(changes: Changes, edits: Sequence[Edit], call: Call) -> list[dict[
     with changes.stage() as staging:
         for number, edit in enumerate(edits, 1):
             try:
-                stage_edit(changes, steps, edit, staging)
+                stage_edit(changes, steps, edit, staging, call)
             except ToolError as error:
                 raise EditRefused(f"Edit {number} of {len(edits)}: {error} No file was changed.") from None
         for change, loaded, text in steps.values():
@@ -321,7 +322,11 @@ def edit_many(changes: Changes, edits: Sequence[Edit], call: Call) -> list[dict[
 
 
 def stage_edit(
-    changes: Changes, steps: dict[str, tuple[Change, Loaded | None, str]], edit: Edit, staging: Staging
+    changes: Changes,
+    steps: dict[str, tuple[Change, Loaded | None, str]],
+    edit: Edit,
+    staging: Staging,
+    call: Call,
 ) -> None:
     """Apply one edit in memory, on top of the earlier ones of the same file."""
     for text in (edit.new, edit.new_content):
@@ -334,11 +339,12 @@ def stage_edit(
         steps[target.label] = (change, loaded, apply_edit(text, edit))
     elif target.place.info is None and edit.new_content is not None:
         refuse_slash(edit.path)
-        steps[target.label] = (Change(target, "multiFileEdit", None, None), None, edit.new_content)
+        change = Change(target, "multiFileEdit", None, None, buffer=changes.load_absent(target, call))
+        steps[target.label] = (change, None, edit.new_content)
     else:
-        loaded = changes.load(target)
-        text = apply_edit(loaded.text, edit)
-        steps[target.label] = (Change(target, "multiFileEdit", loaded.seen, None), loaded, text)
+        loaded = changes.load(target, call)
+        change = Change(target, "multiFileEdit", loaded.seen, None, buffer=loaded.buffer)
+        steps[target.label] = (change, loaded, apply_edit(loaded.text, edit))
 
 
 def change_result(change: Change, diff: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from jaato.plugins.files.edits import MAX_DIFF_CHARS, MAX_FILES, TooMany, refuse
 from jaato.tools.call import Call
 from jaato.tools.cancel import CancelToken
 from jaato.tools.filesystem.changes import Change, Changes, Loaded
+from jaato.tools.filesystem.client_files import files_of
 from jaato.tools.filesystem.containment import Roots
 from jaato.tools.filesystem.control_files import names_control
 from jaato.tools.filesystem.text_encoding import NormalizedText
@@ -142,7 +143,7 @@ def replace_all(changes: Changes, search: Search, call: Call, *, dry_run: bool) 
     check_pattern(search.pattern, search.replacement, regex=search.regex)
     refuse_surrogates(search.replacement)
     with changes.stage() as staging:
-        found = search_files(changes, search, call)
+        found = search_buffers(changes, search, search_files(changes, search, call), call)
         if len(found) > MAX_FILES and not dry_run:
             raise TooMany(
                 f"{len(found)} files match; at most {MAX_FILES} can change at once. Narrow path or glob."
@@ -159,7 +160,7 @@ def replace_all(changes: Changes, search: Search, call: Call, *, dry_run: bool) 
             files.append({"path": loaded.target.label, "matches": len(spans), "diff": diff})
             if not dry_run:
                 target = staging.target(loaded.target.path)
-                steps.append(Change(target, "findAndReplace", loaded.seen, content))
+                steps.append(Change(target, "findAndReplace", loaded.seen, content, buffer=loaded.buffer))
         if steps:
             changes.commit(steps, call)
         for entry, change in zip(files, steps, strict=False):
@@ -190,12 +191,11 @@ def list_files(roots: Roots, path: str, glob: str, token: CancelToken) -> list[s
 
 def search_files(changes: Changes, search: Search, call: Call) -> list[tuple[Loaded, list[Span]]]:
     """Each file that matches, with its matches; a pattern runs over all files at once."""
-    whole = stat.S_ISDIR(changes.roots.stat(search.path).st_mode)
+    whole = is_directory(changes, search)
     top = search.path.rstrip("/") or "/"
     names = list_files(changes.roots, top, search.glob, call.token) if whole else [search.path]
     batch: list[Loaded] = []
     found: list[tuple[Loaded, list[Span]]] = []
-    wanted = search.pattern.replace("\r\n", "\n")
     total = 0
     for name in names:
         call.token.raise_if_cancelled()
@@ -203,7 +203,7 @@ def search_files(changes: Changes, search: Search, call: Call) -> list[tuple[Loa
             try:
                 if whole and target.info.st_size > MAX_SEARCHED_BYTES:
                     continue
-                loaded = changes.load(target)
+                loaded = changes.load(target, None if whole else call)
             except ToolError:
                 if whole:
                     continue  # binary, unreadable or gone: not part of the search
@@ -211,18 +211,55 @@ def search_files(changes: Changes, search: Search, call: Call) -> list[tuple[Loa
         if search.regex:
             batch.append(loaded)
         else:
-            if wanted == search.replacement:
-                continue
-            places = re.finditer(re.escape(wanted), NormalizedText(loaded.text).view)
-            spans = [(place.start(), place.end(), search.replacement) for place in places]
+            spans = find_text(loaded.text, search)
             if not spans:
                 continue
             found.append((loaded, spans))
         total += len(loaded.text)
         if total > MAX_TOTAL_BYTES:
             raise TooMany("More than 64 MB of text to search or change. Narrow path or glob.")
-    if batch:
-        texts = [NormalizedText(loaded.text).view for loaded in batch]
-        spans_of = find_matches(texts, search.pattern, search.replacement, call.token)
-        found = [(loaded, spans) for loaded, spans in zip(batch, spans_of, strict=True) if spans]
-    return found
+    return found + match_batch(batch, search, call)
+
+
+def is_directory(changes: Changes, search: Search) -> bool:
+    """Whether the files below a directory are searched."""
+    return stat.S_ISDIR(changes.roots.stat(search.path).st_mode)
+
+
+def find_text(text: str, search: Search) -> list[Span]:
+    """Where the text of a search occurs, with its replacement."""
+    wanted = search.pattern.replace("\r\n", "\n")
+    if wanted == search.replacement:
+        return []
+    places = re.finditer(re.escape(wanted), NormalizedText(text).view)
+    return [(place.start(), place.end(), search.replacement) for place in places]
+
+
+def match_batch(batch: list[Loaded], search: Search, call: Call) -> list[tuple[Loaded, list[Span]]]:
+    """The files in which a regular expression matches; it runs over all of them at once."""
+    if not batch:
+        return []
+    texts = [NormalizedText(loaded.text).view for loaded in batch]
+    spans_of = find_matches(texts, search.pattern, search.replacement, call.token)
+    return [(loaded, spans) for loaded, spans in zip(batch, spans_of, strict=True) if spans]
+
+
+def search_buffers(
+    changes: Changes, search: Search, found: list[tuple[Loaded, list[Span]]], call: Call
+) -> list[tuple[Loaded, list[Span]]]:
+    """The same with what a client has not saved: of a directory, files are searched on the disk, and those that match also
+    in the buffers of a client."""
+    if files_of(call) is None or not is_directory(changes, search):
+        return found
+    again: list[tuple[Loaded, list[Span]]] = []
+    batch: list[Loaded] = []
+    for loaded, spans in found[:MAX_FILES]:
+        with changes.target(loaded.target.path) as target:
+            now = changes.load(target, call)
+        if now.text == loaded.text:
+            again.append((now, spans))
+        elif search.regex:
+            batch.append(now)
+        elif spans := find_text(now.text, search):
+            again.append((now, spans))
+    return again + match_batch(batch, search, call) + found[MAX_FILES:]

@@ -28,7 +28,7 @@ from jaato.plugins.files.find_replace import Search, replace_all
 from jaato.plugins.files.patch_parser import parse_patch
 from jaato.plugins.files.reading import HANDLE, read_handle, read_lines
 from jaato.protocol.specs import FileChange
-from jaato.tools.call import Call, Output
+from jaato.tools.call import SERVICES, Call, Output
 from jaato.tools.filesystem.backup_directory import PLACE
 from jaato.tools.filesystem.backups import SET, Backups
 from jaato.tools.filesystem.changes import Change, Changes
@@ -128,7 +128,8 @@ class FilesPlugin(Plugin):
             )
         with self.changes.stage() as staging:
             target = staging.target(path, parents=True)
-            change = Change(target, "writeNewFile", None, content.encode(), made=staging.made)
+            buffer = self.changes.load_absent(target, call)
+            change = Change(target, "writeNewFile", None, content.encode(), buffer=buffer, made=staging.made)
             self.changes.commit([change], call)
             return change_result(change, make_unified_diff("", content))
 
@@ -304,14 +305,20 @@ class FilesPlugin(Plugin):
 
     def preview_update(self, arguments: dict[str, Any]) -> str:
         """The edit of a file."""
-        return previews.preview_edits(self.changes, [Edit(**arguments)])
+        return previews.preview_edits(self.changes, [Edit(**arguments)], preview_call())
 
     def preview_many(self, arguments: dict[str, Any]) -> str:
         """The edits of each file."""
-        return previews.preview_edits(self.changes, convert(arguments["edits"], list[Edit]))
+        edits = convert(arguments["edits"], list[Edit])
+        return previews.preview_edits(self.changes, edits, preview_call())
 
     def preview_replacements(self, arguments: dict[str, Any]) -> str:
         """The edits of each file in which something would be replaced."""
         given = {name: value for name, value in arguments.items() if name != "dry_run"}
         everything: dict[str, Any] = {"path": ".", "glob": "*", "regex": False}
-        return previews.preview_replace(self.changes, Search(**everything | given))
+        return previews.preview_replace(self.changes, Search(**everything | given), preview_call())
+
+
+def preview_call() -> Call:
+    """The call of a preview, with the services of the session that asks for it."""
+    return Call("", "", {}, services=SERVICES.get())

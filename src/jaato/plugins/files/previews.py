@@ -17,13 +17,13 @@ def file_diff(path: str, old: str | None, new: str) -> str:
     return f"--- {before}\n+++ {path}\n{make_unified_diff(old or '', new)}"
 
 
-def preview_edits(changes: Changes, edits: Sequence[Edit]) -> str:
+def preview_edits(changes: Changes, edits: Sequence[Edit], call: Call) -> str:
     """The diffs of edits, those of one file on top of each other. Raises `ToolError` for one that does not fit."""
     texts: dict[str, tuple[str | None, str]] = {}
     for edit in edits:
         if edit.path not in texts:
             is_new = edit.new_content is not None and changes.is_absent(edit.path)
-            old = None if is_new else load_text(changes, edit.path)
+            old = None if is_new else load_text(changes, edit.path, call)
             texts[edit.path] = (old, old or "")
         old, text = texts[edit.path]
         new = edit.new_content if old is None and edit.new_content is not None else apply_edit(text, edit)
@@ -31,16 +31,16 @@ def preview_edits(changes: Changes, edits: Sequence[Edit]) -> str:
     return join_diffs([file_diff(path, old, new) for path, (old, new) in texts.items()])
 
 
-def preview_replace(changes: Changes, search: Search) -> str:
+def preview_replace(changes: Changes, search: Search, call: Call) -> str:
     """The diffs of a search and replace. Raises `ToolError`."""
-    found = replace_all(changes, search, Call("", "findAndReplace", {}), dry_run=True)
+    found = replace_all(changes, search, call, dry_run=True)
     return join_diffs([f"--- {one['path']}\n+++ {one['path']}\n{one['diff']}" for one in found["files"]])
 
 
-def load_text(changes: Changes, path: str) -> str:
-    """The text of a file. Raises `ToolError`."""
+def load_text(changes: Changes, path: str, call: Call) -> str:
+    """The text of a file, with what a client has not saved. Raises `ToolError`."""
     with changes.target(path) as target:
-        return changes.load(target).text
+        return changes.load(target, call).text
 
 
 def join_diffs(diffs: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call, Output, replace_surrogates
 from jaato.tools.filesystem.backup_directory import Record
 from jaato.tools.filesystem.changes import Change, Changes, Target
+from jaato.tools.filesystem.client_files import MAX_TEXT_BYTES, files_of, read_buffer
 from jaato.tools.filesystem.containment import Roots, display_name
 from jaato.tools.filesystem.errors import Entry, FileMissing, explain_os_error, kind_of
 from jaato.tools.filesystem.text_encoding import Form, NotText, display_text, form_of, newlines_of
@@ -77,16 +78,33 @@ def read_lines(roots: Roots, path: str, offset: int, limit: int | None, call: Ca
             form = form_of(head)
         except NotText:
             return binary_result(file, head, name, size, call)
-        if not head:
-            return "(the file is empty)"
-        file.seek(len(form.mark))
         if guess_type(head, "") == "application/pdf":
             return binary_result(file, head, name, size, call)
-        window = Window(file, form, size, call)
-        try:
-            return window.text(path, offset, limit or DEFAULT_LINES)
-        finally:
-            window.release()
+        files = files_of(call)
+        if files is not None and size <= MAX_TEXT_BYTES:
+            file.seek(len(form.mark))
+            data = file.read(MAX_TEXT_BYTES)
+            with roots.locate(path) as place:
+                label = roots.label(place)
+            buffer = read_buffer(files, label, data.decode(form.encoding, form.errors), form, call.token)
+            if buffer is not None and buffer.note:
+                data = data if buffer.unsaved is None else buffer.unsaved.encode()
+                return f"{show_lines(io.BytesIO(data), form, len(data), path, offset, limit, call)}\n[{buffer.note}]"
+        file.seek(len(form.mark))
+        return show_lines(file, form, size, path, offset, limit, call)
+
+
+def show_lines(
+    file: BinaryIO, form: Form, size: int, path: str, offset: int, limit: int | None, call: Call
+) -> str:
+    """The lines of an open file from its position on. Raises `RangeRefused`."""
+    if not size:
+        return "(the file is empty)"
+    window = Window(file, form, size, call)
+    try:
+        return window.text(path, offset, limit or DEFAULT_LINES)
+    finally:
+        window.release()
 
 
 def binary_result(file: BinaryIO, head: bytes, name: str, size: int, call: Call) -> str | Output:

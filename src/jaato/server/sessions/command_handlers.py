@@ -19,11 +19,13 @@ from jaato.protocol.commands import (
     ClientConfig,
     Command,
     CommandExecute,
+    FileResponse,
     FilesFind,
     HistoryRequest,
     MessageSend,
     PairingCreate,
     PermissionResponse,
+    ServedFiles,
     ServerReload,
     SessionAttach,
     SessionCreate,
@@ -45,6 +47,7 @@ from jaato.protocol.ids import new_id, session_name
 from jaato.protocol.specs import ClientView
 from jaato.runtime.session_store import namesakes
 from jaato.runtime.user_commands import check_prompt, find_backend
+from jaato.server.sessions.client_files import FileServer
 from jaato.server.sessions.creation import check_key, create, end_visit, load_interrupted, send_progress
 from jaato.server.sessions.hub import Hub
 from jaato.server.sessions.messages import get_settled, send_message, stop_task, wait_for_subagents
@@ -72,6 +75,8 @@ class CommandHandlers:
         """Whether the client is a process of the same user on the same machine."""
         self._deltas = self._info = True
         self._subscriptions: dict[str, tuple[Room, Subscription]] = {}
+        self._files: dict[str, FileServer] = {}
+        """By session, the files that this client serves."""
         self._visits: set[str] = set()
         """Sessions with options of this client, which hold while it is connected."""
 
@@ -83,6 +88,7 @@ class CommandHandlers:
     def leave(self) -> None:
         """The client has disconnected: end its subscriptions and visits."""
         for room, subscription in self._subscriptions.values():
+            self._serve_files(room, None)
             self._hub.unsubscribe(room, subscription)
         self._subscriptions.clear()
         hub, client_id = self._hub, self._client.id
@@ -146,6 +152,8 @@ class CommandHandlers:
                 return self._update(command)
             case CommandExecute():
                 return self._execute(command)
+            case FileResponse():
+                return self._take_file(command)
             case ToolsDisable():
                 return self._disable(command)
             case TaskStop():
@@ -192,7 +200,10 @@ class CommandHandlers:
 
     def _attach(self, command: SessionAttach) -> Opened:
         room = self._load(self._hub.find(command.session_id))
+        if command.serves_files is not None and self._client.role != "owner":
+            raise NotAllowed(f"A {self._client.role} serves no files; attach without serves_files.")
         self._watch(room, command.after_seq)
+        self._serve_files(room, command.serves_files)
         if is_unfinished(room.state) and self._client.role != "viewer":
             self._hub.spawn(partial(load_interrupted, self._hub, room.session_id))
         return Opened(room.session_id, room.state.seq, room.state.name)
@@ -207,9 +218,25 @@ class CommandHandlers:
         subscription = self._hub.subscribe(room, self._wire, self._client, after_seq, **wants)
         self._subscriptions[room.session_id] = (room, subscription)
 
+    def _serve_files(self, room: Room, served: ServedFiles | None) -> None:
+        """Have this client serve the text files of a session from now on, or no longer."""
+        if (before := self._files.pop(room.session_id, None)) is not None:
+            room.client_files.remove(before)
+        if served is not None:
+            made = self._files[room.session_id] = FileServer(
+                self._wire, room.session_id, self._client.name, served
+            )
+            room.client_files.add(made)
+
+    async def _take_file(self, command: FileResponse) -> Settled:
+        server = self._files.get(self._id_of(command))
+        return Settled(server is not None and server.answer(command))
+
     async def _detach(self, command: SessionDetach) -> Done:
         session_id = self._id_of(command)
         held = self._subscriptions.pop(session_id, None)
+        if held is not None:
+            self._serve_files(held[0], None)
         if session_id in self._visits:
             self._visits.discard(session_id)
             await end_visit(self._hub, session_id, self._client.id, stop=True)
@@ -271,6 +298,7 @@ class CommandHandlers:
             self._visits.add(room.session_id)
         if command.attach:
             self._watch(room, None)
+            self._serve_files(room, command.serves_files)
         same = namesakes(self._hub.store, room.session_id, command.name and opened.name)
         return msgspec.structs.replace(opened, notice="\n".join(filter(None, [opened.notice, same])))
 

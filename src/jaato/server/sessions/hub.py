@@ -30,6 +30,7 @@ from jaato.server.sessions.snapshot import StateFold
 from jaato.server.sessions.subscription import Subscription, Wire
 from jaato.server.sessions.wake import Waker
 from jaato.server.sessions.workspace_files import WorkspaceFiles
+from jaato.tools.filesystem.client_files import SERVICE
 from jaato.tools.redaction.redactor import Redactor
 
 if TYPE_CHECKING:
@@ -217,6 +218,7 @@ class Hub:
         room.secrets, room.models = session.journal.secrets, []
         room.tools = lambda: tools_of(live)
         room.sandbox = lambda: sandbox_view(session)
+        session.services[SERVICE] = room.client_files
         session.journal.bus.listen(room.publish)
         if live.entry.factory.settings["wake_idle_agent"]:
             session.journal.bus.listen(Waker(live, partial(self.run_turn, room)))

@@ -22,6 +22,7 @@ from jaato.protocol.events import (
 )
 from jaato.protocol.events.state import State
 from jaato.protocol.specs import ClientView, SandboxView, SessionEntry
+from jaato.server.sessions.client_files import SessionFiles
 from jaato.server.sessions.idempotency import PendingMessage, RecentRequests
 from jaato.server.sessions.subscription import EventBuffer, Subscription, Wire, encode_frame, kind_of
 from jaato.tools.redaction.redactor import Redactor
@@ -51,6 +52,7 @@ class Room:
         self.on_subscribe: Callable[[], None] = do_nothing
         """Called when a client subscribes."""
         self._subscriptions: dict[Subscription, ClientView] = {}
+        self.client_files = SessionFiles()
         self.recall = recall or RecentRequests()
         self.preparing: dict[str, PendingMessage] = {}
         """By key, messages that are being prepared."""

@@ -240,6 +240,16 @@ class Backups:
             raise refuse_backup(error) from None
         return record
 
+    def amend(self, dirs: BackupDirectory, record: Record) -> Record:
+        """Replace the record of a change that left something else than it was to leave."""
+        try:
+            with contextlib.ExitStack() as stack:
+                folder = directory(stack, dirs.records, folder_of(record.path))
+                replace_file_at(folder, f"{record.id}.json", msgspec.json.encode(record), 0o600)
+        except OSError as error:
+            raise refuse_backup(error) from None
+        return record
+
     def forget(self, dirs: BackupDirectory, record: Record) -> None:
         """Take back the record of a change that did not happen."""
         with contextlib.suppress(OSError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import stat
 import threading
@@ -20,6 +21,14 @@ from jaato.tools.filesystem.atomic import sync_names
 from jaato.tools.filesystem.atomic_replace import FileState, PendingFile, draft, take_away
 from jaato.tools.filesystem.backup_directory import BackupDirectory, Record, content_key, state_of
 from jaato.tools.filesystem.backups import Backups
+from jaato.tools.filesystem.client_files import (
+    MAX_TEXT_BYTES,
+    Buffer,
+    check_no_buffer,
+    files_of,
+    read_buffer,
+    write_by_client,
+)
 from jaato.tools.filesystem.containment import Roots
 from jaato.tools.filesystem.errors import (
     FileFailed,
@@ -59,17 +68,19 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A text file as it was read, ready to be edited."""
+    """A text file as it was read, ready to be edited: with what is unsaved in the `buffer` of a client that serves files."""
 
     target: Target
     seen: FileState
     form: Form
     text: str
+    buffer: Buffer | None = None
 
 
 @dataclass(slots=True)
 class Change:
-    """One step: `content` (bytes, or an open file to copy) in place of what was `seen`; None removes it."""
+    """One step: `content` (bytes, or an open file to copy) in place of what was `seen`; None removes it. Where a client serves
+    the file, `buffer` is what it has."""
 
     target: Target
     action: str
@@ -78,11 +89,16 @@ class Change:
     mode: int | None = None
     link: str | None = None
     record: Record | None = None
+    saving: Record | None = None
+    """The record of what the disk held, where unsaved text was edited: as if that had been saved first."""
     made: Sequence[str] = ()
     """The directories that were made for it."""
     notes: list[str] = field(default_factory=list)
     published: FileState | None = None
     done: bool = False
+    buffer: Buffer | None = None
+    kept: bool = False
+    """Whether its records stay though it failed: the file is not as it was."""
 
 
 MAX_COUNTED_BYTES = 1 << 20
@@ -176,15 +192,28 @@ class Changes:
                 self.unmake(staging.made)
                 raise
 
-    def load(self, target: Target) -> Loaded:
-        """Read a text file to edit it. Raises `TooLarge` and `NotText` too."""
+    def load(self, target: Target, call: Call | None = None) -> Loaded:
+        """Read a text file to edit it, with what a client of the call's session has not saved. Raises `TooLarge` and `NotText`
+        too."""
         seen = self.see(target)
         if seen is None or seen.data is None:
             raise TooLarge(
                 f"{target.path!r} has {target.info.st_size} bytes; at most {MAX_EDIT_BYTES} can be edited."
             )
         form = form_of(seen.data)
-        return Loaded(target, seen, form, form.decode(seen.data))
+        text = form.decode(seen.data)
+        files = files_of(call) if call is not None else None
+        buffer = None
+        if files is not None and call is not None:
+            buffer = read_buffer(files, target.label, text, form, call.token)
+            if buffer is not None and buffer.unsaved is not None:
+                text = buffer.unsaved
+        return Loaded(target, seen, form, text, buffer)
+
+    def load_absent(self, target: Target, call: Call) -> Buffer | None:
+        """The buffer of a file that is to be created; None where no client serves files. Raises `UnsavedFile`."""
+        files = files_of(call)
+        return None if files is None else check_no_buffer(files, target.label, call.token)
 
     def see(self, target: Target) -> FileState | None:
         """A snapshot of a target, with its content up to `MAX_EDIT_BYTES`; None when it is absent."""
@@ -257,12 +286,15 @@ class Changes:
                         after = content_key("file", made.digest)
                     else:
                         after = content_key("link" if change.link is not None else "absent", link=change.link)
+                    if change.buffer is not None and change.buffer.unsaved is not None:
+                        record = self._record_saving(dirs, change, record, change.buffer.unsaved)  # noqa: PLW2901
                     change.record = self.backups.record(dirs, replace(record, after=after))
                 if len(changes) > 1:
                     begun = self.backups.begin(dirs, [one.record for one in changes if one.record])
                 with self.roots.changing(change.target.place for change in changes):
                     for change, made in zip(changes, ready, strict=True):
-                        self.publish(change, made, dirs)
+                        if not self._publish_by_client(change, dirs, call):
+                            self.publish(change, made, dirs)
                 self.backups.end(dirs, begun)
                 record_changes(call, changes)
             except BaseException as error:
@@ -302,6 +334,49 @@ class Changes:
             return self.backups.keep(dirs, fd)
         finally:
             os.close(fd)
+
+    def _record_saving(self, dirs: BackupDirectory, change: Change, record: Record, unsaved: str) -> Record:
+        """Record that unsaved text takes the place of what the disk holds, and return the record of the change that follows:
+        neither is lost."""
+        digest, size = self.backups.keep(dirs, unsaved.encode())
+        change.saving = self.backups.record(
+            dirs, replace(record, action="save", after=content_key("file", digest))
+        )
+        return replace(record, digest=digest, size_bytes=size, made=[])
+
+    def _publish_by_client(self, change: Change, dirs: BackupDirectory, call: Call) -> bool:
+        """Have the client that serves a file write it; whether that has been done. Raises `ToolError`s."""
+        buffer, seen, content = change.buffer, change.seen, change.content
+        if buffer is None:
+            return False
+        if buffer.note:
+            change.notes.append(buffer.note)
+        if (
+            not isinstance(content, bytes)
+            or len(content) > MAX_TEXT_BYTES
+            or not buffer.can_write
+            or change.mode is not None
+            or (seen is not None and seen.info.st_nlink > 1)
+        ):
+            return False
+        target = change.target
+        try:
+            written = write_by_client(buffer, target.label, target.place, seen, content, call.token)
+        except FileFailed:
+            change.kept = True
+            raise
+        if written.note:
+            change.notes.append(written.note)
+        if not written.done:
+            change.seen = written.state
+            return False
+        change.published, change.done = written.state, True
+        assert written.state is not None
+        if written.state.data != content and written.state.data is not None and change.record is not None:
+            change.content = written.state.data
+            after = content_key("file", hashlib.sha256(written.state.data).hexdigest())
+            change.record = self.backups.amend(dirs, replace(change.record, after=after))
+        return True
 
     def write_draft(
         self, change: Change, dirs: BackupDirectory, drafts: contextlib.ExitStack, call: Call
@@ -359,8 +434,10 @@ class Changes:
                     backup = change.record.id if change.record else "none"
                     stuck.append(f"{change.target.label!r} (backup {backup}; restoreFile brings it back)")
                     continue
-            if change.record is not None:
+            if change.record is not None and not change.kept:
                 self.backups.forget(dirs, change.record)
+            if change.saving is not None and not change.kept and not change.done:
+                self.backups.forget(dirs, change.saving)
         return stuck
 
     def _put_back(self, change: Change, dirs: BackupDirectory) -> None:
@@ -374,6 +451,10 @@ class Changes:
             return
         digest = change.record.digest if change.record else None
         data = seen.data if seen.data is not None else self.backups.content(digest or "")
+        if change.buffer is not None and change.buffer.unsaved is not None:
+            data = (
+                change.buffer.unsaved.encode()
+            )  # it may be nowhere else any more; the record `saving` has the rest
         with draft(
             place, path, data, dirs.staging, like=seen.info, mode=stat.S_IMODE(seen.info.st_mode)
         ) as old:

@@ -50,12 +50,12 @@ AS_SHOWN = frozenset(("y", "once", "all"))
 """Answers that allow a call for what its question shows: they do not hold once its diff is another."""
 
 
-def preview_call(tool: Tool, arguments: dict[str, Any]) -> str:
+def preview_call(tool: Tool, call: Call) -> str:
     """A unified diff of what a call would change; empty where its tool makes none, or the call would fail."""
     if tool.previews is None:
         return ""
     try:
-        return tool.previews(arguments)
+        return tool.previews(call.arguments)
     except (JaatoError, OSError, ValueError):
         return ""
 
@@ -98,7 +98,7 @@ class Gate:
         control_names: ControlNames = STANDARD,
         timeout_s: float | None = None,
         profiles: Callable[[], frozenset[SandboxProfile]] = none_enforced,
-        preview: Callable[[Tool, dict[str, Any]], str | Awaitable[str]] = preview_call,
+        preview: Callable[[Tool, Call], str | Awaitable[str]] = preview_call,
     ) -> None:
         self.policy = policy
         self._asker = asker
@@ -299,7 +299,7 @@ class Gate:
 
     async def _show(self, call: Call, tool: Tool) -> str:
         """The diff of what the call would change now."""
-        made = self._preview(tool, call.arguments)
+        made = self._preview(tool, call)
         return made if isinstance(made, str) else await made
 
     def _superseding_decision(self, waiting: PendingCall, tool: Tool) -> Decision | None:

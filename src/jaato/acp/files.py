@@ -1,0 +1,59 @@
+"""Text files of the editor for the session's file tools: its unsaved buffers, and writing through it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any, Protocol
+
+from acp.exceptions import RequestError
+
+from acp import schema
+from jaato.cli.output.console import one_line
+from jaato.protocol.codec import is_unicode
+from jaato.protocol.commands import FileResponse, ServedFiles
+from jaato.protocol.frames import FileRequest
+
+FORGET_AFTER_S = 60.0
+"""How long an answer is awaited after the server has ceased to wait for it: it shows that the editor answers again."""
+MAX_PROBLEM_CHARS = 200
+
+
+class Files(Protocol):
+    """What is asked of the editor: the library's connection."""
+
+    async def read_text_file(self, session_id: str, path: str, **kwargs: Any) -> schema.ReadTextFileResponse:
+        """The text of a file, unsaved changes included."""
+
+    async def write_text_file(self, session_id: str, path: str, content: str, **kwargs: Any) -> Any:
+        """Write and save a file."""
+
+
+def served_files(capabilities: schema.ClientCapabilities | None) -> ServedFiles | None:
+    """What an editor with these capabilities serves; one that could only write serves nothing, as unsaved text would be lost
+    unseen."""
+    found = capabilities.fs if capabilities is not None else None
+    if found is None or not found.read_text_file:
+        return None
+    return "write" if found.write_text_file else "read"
+
+
+async def answer_file(editor: Files, request: FileRequest, workspace: str) -> FileResponse:
+    """The editor's answer to a request for a file of a session; `workspace` is its directory as the editor has it."""
+    session_id, path = request.session_id, os.path.join(workspace, request.path)
+    content, problem = None, ""
+    try:
+        async with asyncio.timeout(request.timeout_s + FORGET_AFTER_S):
+            if request.content is None:
+                content = (await editor.read_text_file(session_id=session_id, path=path)).content
+            else:
+                await editor.write_text_file(session_id=session_id, path=path, content=request.content)
+    except RequestError as error:
+        problem = one_line(str(error), MAX_PROBLEM_CHARS) or "an error"
+    except (TimeoutError, ConnectionError):
+        problem = "no answer"
+    except ValueError:
+        problem = "" if request.content is None else "an answer that could not be understood"
+    if content is not None and not is_unicode(content):
+        content = None
+    return FileResponse(session_id=session_id, request_id=request.id, content=content, problem=problem)

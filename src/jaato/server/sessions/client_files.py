@@ -1,0 +1,153 @@
+"""Requests for text files to the clients of a session that serve them, and their answers."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Coroutine
+from typing import Any
+
+from jaato.errors import CancelledException
+from jaato.log import logger
+from jaato.protocol.codec import encode
+from jaato.protocol.commands import FileResponse, ServedFiles
+from jaato.protocol.frames import FileRequest
+from jaato.protocol.ids import new_id
+from jaato.server.sessions.subscription import Wire, encode_frame
+from jaato.tools.cancel import CancelToken
+from jaato.tools.filesystem.client_files import MAX_TEXT_BYTES, ClientProblem
+
+LOG = logger("server")
+READ_TIMEOUT_S = 2.0
+"""How long a client may take to answer; then the disk is read, also by later calls until the client answers again."""
+WRITE_TIMEOUT_S = 10.0
+"""How long it may take to write and save, which may format the file."""
+LOOP_TIMEOUT_S = 5.0
+"""How much longer a thread waits for the loop, which may have ended."""
+
+
+class FileServer:
+    """One client that serves the files of one session. Everything happens on the loop."""
+
+    def __init__(self, wire: Wire, session_id: str, name: str, served: ServedFiles) -> None:
+        self._wire = wire
+        self._session_id = session_id
+        self._name = name
+        self.can_write = served == "write"
+        self._pending: dict[str, asyncio.Future[FileResponse]] = {}
+        self._is_late = False
+        """Whether it has missed a deadline and not answered since."""
+
+    async def request(self, path: str, content: str | None, timeout_s: float) -> str:
+        """The text of a file, or an empty text once `content` is written. Raises `ClientProblem`."""
+        if self._is_late or not self._wire.ready:
+            raise ClientProblem(f"{self._name} does not answer")
+        asked = FileRequest(new_id("q"), self._session_id, path, timeout_s, content)
+        answer = self._pending[asked.id] = asyncio.get_running_loop().create_future()
+        self._wire.write(encode_frame(encode(asked)))
+        try:
+            async with asyncio.timeout(timeout_s):
+                response = await answer
+        except TimeoutError:
+            self._is_late = True
+            LOG.warning("%s has not answered a file.request within %g s", self._name, timeout_s)
+            raise ClientProblem(f"{self._name} has not answered within {timeout_s:g} s") from None
+        finally:
+            del self._pending[asked.id]
+        return check_response(response, self._name, is_read=content is None)
+
+    def answer(self, response: FileResponse) -> bool:
+        """Take an answer; whether it was awaited."""
+        self._is_late = False
+        pending = self._pending.get(response.request_id)
+        if pending is None or pending.done():
+            return False
+        pending.set_result(response)
+        return True
+
+    def close(self) -> None:
+        """The client has left."""
+        for pending in self._pending.values():
+            if not pending.done():
+                pending.set_exception(ClientProblem(f"{self._name} has left"))
+
+
+def check_response(response: FileResponse, name: str, *, is_read: bool) -> str:
+    """The text in an answer. Raises `ClientProblem` for a refusal, and for what is no text of a file."""
+    if response.problem:
+        raise ClientProblem(f"{name}: {response.problem[:300]}", has_answered=True)
+    if not is_read:
+        return ""
+    text = response.content
+    if text is None or "\0" in text:
+        raise ClientProblem(f"{name} has answered without text")
+    if len(text) > MAX_TEXT_BYTES or len(text.encode()) > MAX_TEXT_BYTES:
+        raise ClientProblem(f"{name} has answered with more than {MAX_TEXT_BYTES >> 20} MB")
+    return text
+
+
+class SessionFiles:
+    """The files that clients of one session serve; of several clients the one that has attached last is asked."""
+
+    def __init__(self) -> None:
+        self._servers: list[FileServer] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def add(self, server: FileServer) -> None:
+        """A client serves files from now on; called on the loop."""
+        self._loop = asyncio.get_running_loop()
+        self._servers.append(server)
+
+    def remove(self, server: FileServer) -> None:
+        """A client serves files no longer."""
+        if server in self._servers:
+            self._servers.remove(server)
+            server.close()
+
+    # --- for worker threads ------------------------------------------------------------------------------------------
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a client serves files now."""
+        return bool(self._servers)
+
+    @property
+    def can_write(self) -> bool:
+        """Whether the client that is asked writes them, too."""
+        servers = self._servers[-1:]
+        return bool(servers) and servers[0].can_write
+
+    def read(self, path: str, token: CancelToken) -> str:
+        """The text of a file, unsaved changes included. Raises `ClientProblem`, `CancelledException`."""
+        asked = self._begin(self._request(path, None, READ_TIMEOUT_S))
+        forget = token.on_cancel(asked.cancel)
+        try:
+            return asked.result(READ_TIMEOUT_S + LOOP_TIMEOUT_S)
+        except TimeoutError:
+            raise ClientProblem("the server is busy") from None
+        except concurrent.futures.CancelledError:
+            token.raise_if_cancelled()
+            raise CancelledException("The server ends.") from None
+        finally:
+            forget()
+
+    def write(self, path: str, text: str) -> None:
+        """Have a file written and saved; a cancellation waits for the answer. Raises `ClientProblem`."""
+        try:
+            self._begin(self._request(path, text, WRITE_TIMEOUT_S)).result(WRITE_TIMEOUT_S + LOOP_TIMEOUT_S)
+        except (TimeoutError, concurrent.futures.CancelledError):
+            raise ClientProblem("the server ends") from None
+
+    async def _request(self, path: str, content: str | None, timeout_s: float) -> str:
+        if not self._servers:
+            raise ClientProblem("the client has left")
+        return await self._servers[-1].request(path, content, timeout_s)
+
+    def _begin(self, request: Coroutine[Any, Any, str]) -> concurrent.futures.Future[str]:
+        """Run a request on the loop. Raises `ClientProblem` where that has ended."""
+        try:
+            assert self._loop is not None
+            return asyncio.run_coroutine_threadsafe(request, self._loop)
+        except RuntimeError:
+            request.close()
+            raise ClientProblem("the server ends") from None

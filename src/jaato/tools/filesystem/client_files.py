@@ -1,0 +1,190 @@
+"""Text files that a client of the session serves: what its unsaved buffers hold, and writing through it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from jaato.errors import ToolError
+from jaato.tools.call import Call
+from jaato.tools.cancel import CancelToken
+from jaato.tools.filesystem.atomic import read_at
+from jaato.tools.filesystem.atomic_replace import FileState, refuse_changed
+from jaato.tools.filesystem.errors import FileFailed, explain_os_error
+from jaato.tools.filesystem.safe_open import ResolvedPath
+from jaato.tools.filesystem.text_encoding import ODD, Form, NormalizedText
+
+MAX_TEXT_BYTES = 4 << 20
+"""How large a text may be that is read from a client or written by it; larger files are read from and written to the disk."""
+SERVICE = "client_files"
+"""The session's service of this name is its `ClientFiles`."""
+
+
+class ClientProblem(Exception):
+    """Why a client did not do what it was asked for. `has_answered`: it refused; else it failed to answer properly."""
+
+    def __init__(self, text: str, *, has_answered: bool = False) -> None:
+        super().__init__(text)
+        self.has_answered = has_answered
+
+
+class ClientFiles(Protocol):
+    """The files that clients of a session serve. Its methods are for worker threads; paths are relative to the workspace, or
+    absolute, and were resolved by the caller."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a client serves files now."""
+        ...
+
+    @property
+    def can_write(self) -> bool:
+        """Whether it writes them, too."""
+        ...
+
+    def read(self, path: str, token: CancelToken) -> str:
+        """The text of a file, unsaved changes included. Raises `ClientProblem`, `CancelledException`."""
+        ...
+
+    def write(self, path: str, text: str) -> None:
+        """Have a file written and saved. Raises `ClientProblem`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A text file as a client serves it beside the disk: `raw` is its text as it was given, None where it gave none."""
+
+    files: ClientFiles
+    raw: str | None = None
+    note: str = ""
+    """What the caller of a tool is to know of it."""
+    unsaved: str | None = None
+    """The text in the form of the file on the disk, where it differs from that; None where nothing is unsaved."""
+    plain_newlines: bool = False
+    """Whether the client gives the file's CRLF line ends as LF, and is to be given them so."""
+
+    @property
+    def can_write(self) -> bool:
+        """Whether the client is to write the file."""
+        return self.raw is not None and self.files.can_write
+
+
+def served_files(services: Any) -> ClientFiles | None:
+    """The files that a client serves to a session with these services; None where no client does."""
+    files: ClientFiles | None = services.get(SERVICE)
+    return files if files is not None and files.is_served else None
+
+
+def files_of(call: Call) -> ClientFiles | None:
+    """The files that a client serves to the session of a call; None where no client does."""
+    return served_files(call.services)
+
+
+def read_buffer(files: ClientFiles, path: str, disk: str, form: Form, token: CancelToken) -> Buffer | None:
+    """What a client has of a file whose text on the disk is `disk`; None where it is not asked: for a file that is large, or
+    not plain UTF-8, so that a client could give its bytes back wrongly."""
+    if form != Form() or len(disk) > MAX_TEXT_BYTES or ODD.search(disk):
+        return None
+    try:
+        raw = files.read(path, token)
+    except ClientProblem as problem:
+        return Buffer(files, note="" if problem.has_answered else f"from the disk: {problem}")
+    lined = NormalizedText(disk)
+    given = raw.removeprefix("\ufeff").replace("\r\n", "\n")
+    plain = bool(lined.returns) and "\r\n" not in raw
+    if given == lined.view:
+        return Buffer(files, raw, plain_newlines=plain)
+    unsaved = lined.replace(0, len(lined.view), given) if plain else raw.removeprefix("\ufeff")
+    note = (
+        "unsaved text of the client, which differs from the file on the disk that commands and searches see"
+    )
+    return Buffer(files, raw, note, unsaved, plain)
+
+
+def check_no_buffer(files: ClientFiles, path: str, token: CancelToken) -> Buffer:
+    """The buffer of a file that is not on the disk. Raises `UnsavedFile` where a client has text for it."""
+    try:
+        raw = files.read(path, token)
+    except ClientProblem as problem:
+        if not problem.has_answered:
+            return Buffer(files, note=f"written to the disk: {problem}")
+        return Buffer(files, "")
+    if raw:
+        raise UnsavedFile(
+            f"{path!r} is not on the disk, and the client has unsaved text for it. Ask the user to save it, or choose "
+            "another name."
+        )
+    return Buffer(files, "")
+
+
+class UnsavedFile(ToolError):
+    """A new file would replace text that a client has not saved."""
+
+    code = "file_unsaved"
+
+
+class Written(NamedTuple):
+    """What a file is after a client was to write it. `done`: it has the new text; else it is as it was, and the disk is to be
+    written."""
+
+    state: FileState | None
+    done: bool
+    note: str = ""
+
+
+def write_by_client(
+    buffer: Buffer,
+    label: str,
+    place: ResolvedPath,
+    seen: FileState | None,
+    content: bytes,
+    token: CancelToken,
+) -> Written:
+    """Have a client write and save a file, and look at the disk afterwards. Raises `FileChanged` where the file or the buffer
+    is not as it was read any more, and `FileFailed` where the client failed and left other text."""
+    files = buffer.files
+    if not (state_at(place, label) is None if seen is None else seen.is_at(place.dir_fd, place.name)):
+        raise refuse_changed(label)
+    try:
+        unchanged = files.read(label, token) == buffer.raw
+    except ClientProblem as problem:
+        if not (seen is None and problem.has_answered):
+            return Written(seen, False, f"written to the disk: {problem}")
+        unchanged = True  # it is as new to the client as it was
+    if not unchanged:
+        raise refuse_changed(label)
+    text = content.decode()
+    failure = ""
+    try:
+        files.write(label, text.replace("\r\n", "\n") if buffer.plain_newlines else text)
+    except ClientProblem as problem:
+        failure = str(problem)
+    now = state_at(place, label)
+    if now is not None and now.data == content:
+        return Written(now, True)
+    if (now is None) if seen is None else (now is not None and now.data == seen.data):
+        return Written(now, False, f"written to the disk: {failure or 'the client has not saved it'}")
+    if failure or now is None:
+        reason = failure or "it removed the file"
+        raise FileFailed(
+            f"The client that was to write {label!r} failed: {reason}. The file has other text than it was to have; "
+            "what it held before, and what was unsaved, is in listBackups."
+        )
+    return Written(
+        now,
+        True,
+        "the client has saved other text than it was given, as editors do that format; read it again",
+    )
+
+
+def state_at(place: ResolvedPath, label: str) -> FileState | None:
+    """The regular file at a place as it is now; None where there is none. Raises `ToolError`."""
+    try:
+        data = read_at(place.dir_fd, place.name, 2 * MAX_TEXT_BYTES)
+        return FileState(os.stat(place.name, dir_fd=place.dir_fd, follow_symlinks=False), data)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise explain_os_error(error, label) from None
