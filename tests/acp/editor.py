@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,23 @@ PATIENCE_S = 60.0
 Choose = Callable[[schema.ToolCallUpdate, list[schema.PermissionOption]], str | None]
 
 
+class Terminal:
+    """A program of the editor: what it has printed, and whether the agent needs it no more."""
+
+    def __init__(self, process: asyncio.subprocess.Process, command: list[str]) -> None:
+        self.process = process
+        self.command = command
+        self.output = ""
+        self.released = False
+        self.ended = asyncio.ensure_future(self._read())
+
+    async def _read(self) -> int:
+        assert self.process.stdout is not None
+        while data := await self.process.stdout.read(65536):
+            self.output += data.decode()
+        return await self.process.wait()
+
+
 class Editor:
     """What the editor shows and answers. `choose` gives the option of a permission request, None leaves it open."""
 
@@ -30,6 +48,10 @@ class Editor:
         self.requests: list[tuple[schema.ToolCallUpdate, list[schema.PermissionOption]]] = []
         self.forms: list[Any] = []
         self.form_answer: dict[str, Any] = {}
+        self.terminals: dict[str, Terminal] = {}
+        self.env: dict[str, str] = {}
+        self.cwd = ""
+        """The environment of terminals, and the directory that they begin in."""
         self.buffers: dict[str, str] = {}
         """The open files by path, with their text."""
         self.file_requests: list[tuple[str, str]] = []
@@ -77,6 +99,55 @@ class Editor:
         self.file_requests.append(("write", path))
         self.buffers[path] = content
         Path(path).write_text(content, newline="")
+
+    # --- terminals ---------------------------------------------------------------------------------------------------
+
+    async def create_terminal(
+        self, session_id: str, command: str, args: list[str] | None = None, **_: Any
+    ) -> schema.CreateTerminalResponse:
+        process = await asyncio.create_subprocess_exec(
+            command,
+            *(args or []),
+            env=self.env,
+            cwd=self.cwd,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        terminal = Terminal(process, [command, *(args or [])])
+        self.terminals[f"t{len(self.terminals) + 1}"] = terminal
+        self.changed.set()
+        return schema.CreateTerminalResponse(terminal_id=f"t{len(self.terminals)}")
+
+    async def wait_for_terminal_exit(
+        self, session_id: str, terminal_id: str, **_: Any
+    ) -> schema.WaitForTerminalExitResponse:
+        code = await self.terminals[terminal_id].ended
+        return schema.WaitForTerminalExitResponse(
+            exit_code=code if code >= 0 else None, signal=None if code >= 0 else signal.Signals(-code).name
+        )
+
+    async def release_terminal(self, session_id: str, terminal_id: str, **_: Any) -> None:
+        terminal = self.terminals[terminal_id]
+        terminal.released = True
+        if terminal.process.returncode is None:
+            terminal.process.kill()
+        self.changed.set()
+
+    async def kill_terminal(self, session_id: str, terminal_id: str, **_: Any) -> None:
+        raise AssertionError("a terminal is killed by its user alone")
+
+    async def terminal_output(self, session_id: str, terminal_id: str, **_: Any) -> Any:
+        raise AssertionError("the output is known to the server")
+
+    async def close_terminals(self) -> None:
+        """End the programs of all terminals."""
+        for terminal in self.terminals.values():
+            if terminal.process.returncode is None:
+                terminal.process.kill()
+            await terminal.ended
+
+    # --- files -------------------------------------------------------------------------------------------------------
 
     def edit(self, path: Path, text: str) -> None:
         """Have unsaved text in a buffer."""
@@ -152,6 +223,7 @@ async def editing(
     choose: Choose | None = None,
     forms: bool = False,
     files: str = "",
+    writes_only: bool = False,
     terminal: bool = False,
     editor: Editor | None = None,
     meta: dict[str, Any] | None = None,
@@ -159,6 +231,7 @@ async def editing(
 ) -> AsyncIterator[Editor]:
     """An editor that is connected to an agent of its own, which has ended by itself afterwards."""
     editor = editor or (Editor() if choose is None else Editor(choose))
+    editor.env, editor.cwd = desk.env, str(desk.work)
     command = [*desk.command, "acp", *flags]
     with open(desk.root / "acp.log", "ab") as log:
         async with spawn_agent_process(
@@ -176,7 +249,7 @@ async def editing(
             capabilities = schema.ClientCapabilities(
                 elicitation=elicitation if forms else None,
                 fs=schema.FileSystemCapabilities(
-                    read_text_file=bool(files), write_text_file="write" in files
+                    read_text_file=bool(files), write_text_file=writes_only or files == "write"
                 ),
                 terminal=terminal,
                 field_meta=meta,
@@ -184,7 +257,10 @@ async def editing(
             async with asyncio.timeout(PATIENCE_S):
                 hello = await agent.initialize(protocol_version=1, client_capabilities=capabilities)
             assert hello.protocol_version == 1
-            yield editor
+            try:
+                yield editor
+            finally:
+                await editor.close_terminals()
             assert process.stdin is not None
             process.stdin.close()
             async with asyncio.timeout(PATIENCE_S):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.acp.editor import editing, run
+import asyncio
+from typing import Any
+
+from tests.acp.editor import Editor, editing, run
+from tests.acp.test_process import Raw
 from tests.cli.desk import Desk, call, say
 
 from jaato.tools.filesystem.backups import Backups
@@ -55,3 +59,112 @@ def test_an_edit_is_written_by_the_editor(desk: Desk) -> None:
     backups = Backups(desk.work)
     kept = [backups.content(one.digest or "") for one in reversed(backups.records("a.txt"))]
     assert kept == [b"saved\n", b"unsaved\n", b"edited\n"]
+
+
+BAD: tuple[dict[str, Any], ...] = (
+    {"result": {"content": 5}},
+    {"result": {}},
+    {"result": []},
+    {"result": {"content": "a \ud800 b"}},
+    {"result": {"content": "a\0b"}},
+    {"error": {"code": -32002, "message": "not open"}},
+    {"error": "broken"},
+)
+"""Answers without text of a file."""
+
+
+def test_bad_answers_have_no_effect(alone: Desk) -> None:
+    """Wrong types, lone surrogates, too much, another id, and an answer after the deadline: the disk is read, the editor is
+    asked again, and the session goes on."""
+    reads = len(BAD) + 3
+    script = alone.script(*[one for number in range(reads) for one in (READ, say(f"<{number}>"))])
+    (alone.work / "a.txt").write_text("saved\n")
+    raw = Raw(alone, *script, "--no-daemon")
+    try:
+        raw.ask(0, "initialize", protocolVersion=1, clientCapabilities={"fs": {"readTextFile": True}})
+        made = raw.ask(1, "session/new", cwd=str(alone.work), mcpServers=[])
+        session = made["result"]["sessionId"]
+
+        def begin(number: int) -> Any:
+            prompt = [{"type": "text", "text": "read"}]
+            params = {"sessionId": session, "prompt": prompt}
+            raw.send({"jsonrpc": "2.0", "id": 10 + number, "method": "session/prompt", "params": params})
+            asked = raw.read()
+            assert asked["method"] == "fs/read_text_file", asked
+            assert asked["params"] == {"sessionId": session, "path": str(alone.work / "a.txt")}
+            return asked["id"]
+
+        def end(number: int) -> None:
+            while (message := raw.read()).get("id") != 10 + number:
+                assert message.get("id") is None, message
+            assert message["result"]["stopReason"] == "end_turn"
+            assert raw.text.endswith(f"<{number}>")
+
+        for number, answer in enumerate(BAD):
+            request = begin(number)
+            raw.send({"jsonrpc": "2.0", "id": "another", "result": {"content": "other"}})
+            raw.send({"jsonrpc": "2.0", "id": request, **answer})
+            end(number)
+        number = len(BAD)
+        request = begin(number)
+        raw.send(b'{"jsonrpc":"2.0","id":1,"result":{"content":"' + b"x" * (17 << 20) + b'"}}\n')
+        end(number)
+        raw.send({"jsonrpc": "2.0", "id": request, "result": {"content": "late\n"}})
+        request = begin(number + 1)
+        raw.send({"jsonrpc": "2.0", "id": request, "result": {"content": "unsaved\n"}})
+        end(number + 1)
+    finally:
+        raw.close()
+    assert (alone.work / "a.txt").read_text() == "saved\n"
+
+
+def test_an_editor_that_can_only_write_serves_no_files(desk: Desk) -> None:
+    """Its unsaved text would be overwritten unseen."""
+    script = desk.script(ACTIVATE, call("updateFile", path="a.txt", old="saved", new="edited"), say("done"))
+    (desk.work / "a.txt").write_text("saved\n")
+
+    class Blind(Editor):
+        async def read_text_file(self, session_id: str, path: str, **_: Any) -> Any:
+            raise AssertionError("it does not read")
+
+    async def story() -> None:
+        async with editing(desk, *script, editor=Blind(), writes_only=True) as editor:
+            await editor.say(await editor.new(desk), "edit it")
+            assert not editor.file_requests
+
+    run(story())
+    assert (desk.work / "a.txt").read_text() == "edited\n"
+
+
+def test_a_workspace_behind_a_link_is_named_as_the_editor_names_it(desk: Desk) -> None:
+    """The editor knows its files below the directory that it has opened."""
+    script = desk.script(READ, say("read"))
+    (desk.work / "a.txt").write_text("saved\n")
+    link = desk.root / "link"
+    link.symlink_to(desk.work)
+
+    async def story() -> None:
+        async with editing(desk, *script, files="read") as editor:
+            made = await editor.agent.new_session(cwd=str(link), mcp_servers=[])
+            await editor.say(made.session_id, "read it")
+            assert editor.file_requests == [("read", str(link / "a.txt"))]
+
+    run(story())
+
+
+def test_files_are_served_again_after_the_server_was_killed(desk: Desk) -> None:
+    """The new server asks the editor as the one before did."""
+    script = desk.script(READ, say("one"), READ, say("two"))
+    (desk.work / "a.txt").write_text("saved\n")
+
+    async def story() -> None:
+        async with editing(desk, *script, files="read") as editor:
+            editor.edit(desk.work / "a.txt", "unsaved\n")
+            session = await editor.new(desk)
+            await editor.say(session, "read it")
+            await asyncio.to_thread(desk.kill_server)
+            await editor.say(session, "read it again")
+            assert len(editor.file_requests) == 2
+            assert editor.text() == "onetwo"
+
+    run(story())

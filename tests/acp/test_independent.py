@@ -24,6 +24,7 @@ ACTIVATE = call("get_tool_schemas", names=["writeNewFile"])
 WRITE = call("writeNewFile", path="a.txt", content="hello\n")
 WRITE_ANOTHER = call("writeNewFile", path="b.txt", content="hello\n")
 SLEEP = call("run", command="echo begun; sleep 300")
+LONG = call("run", command="echo begun; sleep 8; echo ended")
 
 pytestmark = pytest.mark.system
 
@@ -80,7 +81,17 @@ def test_acpx_holds_a_conversation(desk: Desk) -> None:
     """Tools and a permission, a denial, a mode, a cancel, and a resume after its agent was killed."""
     user = Acpx(
         desk,
-        desk.script(ACTIVATE, WRITE, say("written"), WRITE_ANOTHER, say("denied"), SLEEP, say("resumed")),
+        desk.script(
+            ACTIVATE,
+            WRITE,
+            say("written"),
+            LONG,
+            say("ran"),
+            WRITE_ANOTHER,
+            say("denied"),
+            SLEEP,
+            say("resumed"),
+        ),
     )
     user.run("sessions", "new", "-s", "work")
     try:
@@ -88,6 +99,11 @@ def test_acpx_holds_a_conversation(desk: Desk) -> None:
         assert "written" in printed
         assert "[done] end_turn" in printed
         assert (desk.work / "a.txt").read_text() == "hello\n"
+        assert "write_text_file" in printed  # by its own handler
+
+        printed = user.run("--approve-all", "prompt", "-s", "work", "run something")
+        assert "[terminal] " in printed  # one of its own, with the program that follows the call
+        assert "[done] end_turn" in printed
 
         user.run("set-mode", "auto", "-s", "work")
         user.run("set-mode", "ask", "-s", "work")

@@ -34,6 +34,7 @@ OUR_OWN = {"session.created", "session.updated", "shared.updated", "context.pinn
 OUR_COMMANDS = {
     "turn.continue",
     "task.stop",
+    "call.stop",
     "session.detach",
     "session.update",
     "session.fork",

@@ -25,6 +25,7 @@ WATCHING = {
 }
 ANSWERING = {"permission.response", "clarification.response"}
 OWNING = {
+    "call.stop",
     "command.execute",
     "file.response",
     "files.find",

@@ -19,6 +19,7 @@ from jaato.acp.files import answer_file, served_files
 from jaato.acp.prompts import Block, read_prompt
 from jaato.acp.session import Connection, EditorSession
 from jaato.acp.streams import EditorStreams
+from jaato.acp.terminals import follow_command, has_display_terminals
 from jaato.acp.updates import MODES, config_options, mode_state
 from jaato.cli.exit_codes import print_message
 from jaato.cli.output.console import one_line, visible
@@ -61,6 +62,9 @@ class EditorAgent:
         self._has_forms = False
         self._shows_names = True
         self._serves_files: ServedFiles | None = None
+        self._display_terminals = False
+        self._follow: list[str] = []
+        """The program for terminals of the editor; empty where it is not used."""
         self.failure: JaatoError | None = None
         """Why the program ends, if not because the editor has ended it."""
         self._opened_now: set[str] = set()
@@ -84,6 +88,10 @@ class EditorAgent:
         self._has_forms = forms is not None and forms.form is not None
         local = self._client.in_process or bool(self._client.welcome.state_dir)
         self._serves_files = served_files(client_capabilities) if local else None
+        self._display_terminals = has_display_terminals(client_capabilities)
+        socket = self._client.socket
+        if client_capabilities is not None and client_capabilities.terminal and socket is not None:
+            self._follow = [] if self._display_terminals else follow_command(socket)
         if client_info is not None:
             self._shows_names = client_info.name not in NAMELESS
             print_message(
@@ -324,6 +332,8 @@ class EditorAgent:
             on_lost=self._fail,
             has_forms=self._has_forms,
             shows_names=self._shows_names,
+            display_terminals=self._display_terminals,
+            follow=self._follow,
             is_owner=is_owner,
         )
         self._sessions[watched.id] = session
@@ -336,7 +346,7 @@ class EditorAgent:
             return FileResponse(
                 session_id=request.session_id, request_id=request.id, problem="the session is not open"
             )
-        return await answer_file(self._editor, request, session.workspace)
+        return await answer_file(self._editor, request, session.workspace, self._streams.withdraw)
 
     def _state_of(self, session: EditorSession) -> Options:
         """The modes and models of a session, for the reply that opens it."""

@@ -15,6 +15,7 @@ from acp.schema import (
 )
 
 from jaato.acp.diffs import MAX_HUNKS, Hunk, absolute, parse_diff
+from jaato.acp.terminals import exit_code_of, terminal_content
 from jaato.cli.output.console import printable, visible
 from jaato.cli.output.printer import call_text, sandbox_text
 from jaato.protocol.events import ToolCallEnd
@@ -109,25 +110,33 @@ def output_content(text: str, *, fenced: bool = True) -> list[Content]:
     return [tool_content(text_block(shown))]
 
 
-def result_content(event: ToolCallEnd, workspace: str) -> list[Content]:
-    """The result of a call: its diffs, else its text or the reason why it failed."""
+def result_content(event: ToolCallEnd, workspace: str, terminal: str | None = None) -> list[Content]:
+    """The result of a call: its terminal, its diffs, else its text, or the reason why it failed."""
     result = event.result
     if event.permission is not None and event.permission.decision == "denied":
         return output_content(f"denied: {event.permission.reason}", fenced=False)
+    shown: list[Content] = [] if terminal is None else [terminal_content(terminal)]
     if result.error is not None and not result.content:
-        return output_content(result.error.message)
+        return [*shown, *output_content(result.error.message)]
     diffs: list[Content] = (
         list(diffs_in(result.structured, workspace)) if kind_of(event.tool) == "edit" else []
     )
     notes = output_content(sandbox_text(event) or "", fenced=False)
-    return [*diffs, *([] if diffs else output_content(result_text(result))), *notes]
+    shown = shown or diffs or output_content(result_text(result))
+    return [*shown, *notes]
 
 
 def result_text(result: ToolResult) -> str:
     """The text of a result; of a command what it printed, and how it ended if that is a failure."""
+    code = exit_code_of(result)
+    text = printed_text(result)
+    return f"{text}\nexit code {code}" if code and result.ok else text
+
+
+def printed_text(result: ToolResult) -> str:
+    """What a command has printed; of other calls the text of the result."""
     if isinstance(result.structured, dict) and isinstance(output := result.structured.get("output"), str):
-        code = result.structured.get("exit_code")
-        return output if code in (0, None) else f"{output}\nexit code {code}"
+        return output
     return "".join([part.text for part in result.content if isinstance(part, Text)])
 
 

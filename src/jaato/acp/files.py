@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from acp.exceptions import RequestError
@@ -38,16 +39,19 @@ def served_files(capabilities: schema.ClientCapabilities | None) -> ServedFiles 
     return "write" if found.write_text_file else "read"
 
 
-async def answer_file(editor: Files, request: FileRequest, workspace: str) -> FileResponse:
-    """The editor's answer to a request for a file of a session; `workspace` is its directory as the editor has it."""
+async def answer_file(
+    editor: Files, request: FileRequest, workspace: str, withdraw: Callable[[str], Awaitable[None]]
+) -> FileResponse:
+    """The editor's answer to a request for a file of a session; `workspace` is its directory as the editor has it. After the
+    deadline the request is withdrawn by its path, as the disk is used then."""
     session_id, path = request.session_id, os.path.join(workspace, request.path)
     content, problem = None, ""
     try:
-        async with asyncio.timeout(request.timeout_s + FORGET_AFTER_S):
-            if request.content is None:
-                content = (await editor.read_text_file(session_id=session_id, path=path)).content
-            else:
-                await editor.write_text_file(session_id=session_id, path=path, content=request.content)
+        asked = asyncio.ensure_future(ask_editor(editor, session_id, path, request.content))
+        done, _ = await asyncio.wait([asked], timeout=request.timeout_s)
+        if not done:
+            await withdraw(path)
+        content = await asyncio.wait_for(asked, FORGET_AFTER_S)
     except RequestError as error:
         problem = one_line(str(error), MAX_PROBLEM_CHARS) or "an error"
     except (TimeoutError, ConnectionError):
@@ -57,3 +61,11 @@ async def answer_file(editor: Files, request: FileRequest, workspace: str) -> Fi
     if content is not None and not is_unicode(content):
         content = None
     return FileResponse(session_id=session_id, request_id=request.id, content=content, problem=problem)
+
+
+async def ask_editor(editor: Files, session_id: str, path: str, content: str | None) -> str | None:
+    """The text of a file; None once `content` is written. Raises what the library raises."""
+    if content is None:
+        return (await editor.read_text_file(session_id=session_id, path=path)).content
+    await editor.write_text_file(session_id=session_id, path=path, content=content)
+    return None

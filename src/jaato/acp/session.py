@@ -19,6 +19,8 @@ from jaato.acp.files import Files
 from jaato.acp.questions import Editor, Questions
 from jaato.acp.replay import replay_history
 from jaato.acp.updates import Update, Updates, help_text, plan_update, title_update
+from jaato.acp.terminals import TOOLS, TerminalEditor, Terminals
+from jaato.acp.updates import Update, Updates, plan_update
 from jaato.cli.arguments.values import is_command
 from jaato.cli.output.answers import other_answer_text
 from jaato.cli.output.console import printable, visible
@@ -26,6 +28,7 @@ from jaato.client.connection import Client, word
 from jaato.client.session import RemoteSession
 from jaato.errors import ConfigError, JaatoError, SessionBusy, SessionNotFound, from_code
 from jaato.protocol.commands import (
+    CallStop,
     File,
     MessageSend,
     SessionCreate,
@@ -42,6 +45,7 @@ from jaato.protocol.events import (
     PermissionRequested,
     PermissionResolved,
     SessionInfo,
+    ToolCallEnd,
     ToolOutput,
     TurnCompleted,
 )
@@ -62,7 +66,7 @@ STOP_REASONS: dict[str, schema.StopReason] = {
 }
 
 
-class Connection(Editor, Files, Protocol):
+class Connection(Editor, Files, TerminalEditor, Protocol):
     """The editor."""
 
 
@@ -102,6 +106,8 @@ class EditorSession:
         on_lost: Callable[[JaatoError], None],
         has_forms: bool,
         shows_names: bool,
+        display_terminals: bool,
+        follow: list[str],
         is_owner: bool,
     ) -> None:
         self.client = client
@@ -111,7 +117,7 @@ class EditorSession:
         self._notice = notice
         self._is_owner = is_owner
         """Whether the session has the options of this editor: else another client has it open with its own."""
-        self.updates = Updates(session)
+        self.updates = Updates(session, display_terminals=display_terminals)
         self._questions = Questions(
             session,
             editor,
@@ -120,6 +126,17 @@ class EditorSession:
             has_forms=has_forms,
             shows_names=shows_names,
         )
+        self._terminals: Terminals | None = None
+        """Terminals that follow calls with the program `follow`; None where the editor has none, or none is needed."""
+        if follow:
+            self._terminals = Terminals(
+                session.id,
+                editor,
+                follow,
+                show=self._show_terminal,
+                hide=self.updates.hide_terminal,
+                stop_call=lambda call_id: client.ask(CallStop(session_id=session.id, call_id=call_id)),
+            )
         self._prompts: list[Prompt] = []
         self._seq = session.state.seq
         """The last durable event that was handled."""
@@ -193,6 +210,8 @@ class EditorSession:
                 self._join_turn(event)
             case ToolOutput():
                 self._print_later(event.call_id)
+            case ToolCallEnd() if self._terminals is not None:
+                self._terminals.end(event.call_id)
             case PermissionRequested() | ClarificationQuestion():
                 self._questions.ask(event)
             case PermissionResolved() | ClarificationResolved():
@@ -246,9 +265,15 @@ class EditorSession:
             await asyncio.sleep(OUTPUT_INTERVAL_S)
             printing, self._printing = self._printing, set()
             for call_id in printing:
+                call = self.session.state.calls.get(call_id)
+                if self._terminals is not None and call is not None and call.tool in TOOLS:
+                    self._terminals.open(call_id)
                 for update in self.updates.output(call_id):
                     with suppress(ConnectionError):
                         await self._send(update)
+
+    async def _show_terminal(self, call_id: str, terminal_id: str) -> None:
+        await self._send(self.updates.show_terminal(call_id, terminal_id))
 
     # --- prompts -----------------------------------------------------------------------------------------------------
 
@@ -413,6 +438,8 @@ class EditorSession:
                 task.cancel()
         await self._questions.stop(withdraw=withdraw)
         prompts, self._prompts = self._prompts, []
+        if self._terminals is not None:
+            self._terminals.close()
         self.session.watched = False
         self.client.sessions.pop(self.session.id, None)
         with suppress(SessionNotFound):  # another client has deleted it

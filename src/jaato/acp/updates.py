@@ -21,10 +21,12 @@ from jaato.acp.calls import (
     kind_of,
     locations_of,
     output_content,
+    printed_text,
     raw_value,
     result_content,
     title_of,
 )
+from jaato.acp.terminals import TOOLS, HeldOutput, exit_code_of, terminal_content
 from jaato.cli.output.console import one_line, printable, visible
 from jaato.cli.output.deltas import DeltaFilter
 from jaato.cli.output.printer import SubagentNames, compaction_text, retry_text
@@ -49,6 +51,7 @@ from jaato.protocol.events import (
     SystemMessage,
     ToolCallEnd,
     ToolCallStart,
+    ToolOutput,
     TurnCompleted,
 )
 from jaato.protocol.messages import Thinking
@@ -82,8 +85,13 @@ OWN_COMMANDS = {
 class Updates:
     """Makes the updates of one session's events, each text once. Give it the events in their order."""
 
-    def __init__(self, session: RemoteSession) -> None:
+    def __init__(self, session: RemoteSession, *, display_terminals: bool = False) -> None:
         self._session = session
+        self._display_terminals = display_terminals
+        self._held: dict[str, HeldOutput] = {}
+        """By call that is shown in a display terminal, the output that was not sent yet."""
+        self._terminals: dict[str, str] = {}
+        """By call, the terminal that shows its output."""
         self._names = SubagentNames()
         self._names.restore(session.state.agents)
         self._filter = DeltaFilter(self._add)
@@ -100,6 +108,8 @@ class Updates:
     def take(self, event: Event) -> list[Update]:
         """The updates of one event."""
         self._names(event)
+        if isinstance(event, ToolOutput) and (held := self._held.get(event.call_id)) is not None:
+            held.add(event.offset, event.text)
         self._filter(event)
         made, self._made = self._made, []
         return made
@@ -207,23 +217,46 @@ class Updates:
         """Show a call, or that it runs now."""
         if call_id in self._open:
             if status != "pending":
-                self._made.append(call_update(call_id, status=status))
+                self._made.append(call_update(call_id, status, self._terminal_of(call_id)))
             return
         self._open.add(call_id)
-        self._made.append(
-            schema.ToolCallStart(
-                session_update="tool_call",
-                tool_call_id=call_id,
-                title=title_of(tool, arguments, self._names.name_of(agent_id)),
-                kind=kind_of(tool),
-                status=status,
-                locations=locations_of(arguments, self._session.state.workspace),
-                raw_input=raw_value(arguments),
-            )
+        workspace = self._session.state.workspace
+        start = schema.ToolCallStart(
+            session_update="tool_call",
+            tool_call_id=call_id,
+            title=title_of(tool, arguments, self._names.name_of(agent_id)),
+            kind=kind_of(tool),
+            status=status,
+            locations=locations_of(arguments, workspace),
+            raw_input=raw_value(arguments),
         )
+        if self._display_terminals and tool in TOOLS:
+            self._held[call_id], self._terminals[call_id] = HeldOutput(), call_id
+            start.content = self._terminal_of(call_id)
+            start.field_meta = {"terminal_info": {"terminal_id": call_id, "cwd": workspace}}
+        self._made.append(start)
+
+    def _terminal_of(self, call_id: str) -> list[Content]:
+        """The terminal of a call as its content; nothing without one."""
+        terminal_id = self._terminals.get(call_id)
+        return [] if terminal_id is None else [terminal_content(terminal_id)]
+
+    def show_terminal(self, call_id: str, terminal_id: str) -> Update:
+        """Show a running call in a terminal from now on."""
+        self._terminals[call_id] = terminal_id
+        return call_update(call_id, "in_progress", self._terminal_of(call_id))
+
+    def hide_terminal(self, call_id: str) -> None:
+        """Show the output of a call as text again."""
+        self._terminals.pop(call_id, None)
 
     def output(self, call_id: str) -> list[Update]:
         """The update with what a running call has printed so far; none if it has ended."""
+        if (held := self._held.get(call_id)) is not None:
+            text = held.take()
+            return [display_output(call_id, text)] if text else []
+        if call_id in self._terminals:
+            return []
         call = self._session.state.calls.get(call_id)
         content = output_content(call.output) if call is not None and call_id in self._open else []
         return [call_update(call_id, status="in_progress", content=content)] if content else []
@@ -233,11 +266,20 @@ class Updates:
             self._begin(event.call_id, event.tool, event.arguments or {}, event.agent_id)
         self._open.discard(event.call_id)
         raw = raw_value(event.result.structured)
+        terminal = self._terminals.pop(event.call_id, None)
+        held = self._held.pop(event.call_id, None)
         update = call_update(
             event.call_id,
             status="completed" if event.result.ok else "failed",
-            content=result_content(event, self._session.state.workspace),
+            content=result_content(event, self._session.state.workspace, terminal),
         )
+        if held is not None:
+            text = held.take() if held.end else printed_text(event.result)
+            if text:
+                self._made.append(display_output(event.call_id, text))
+            code = exit_code_of(event.result)
+            exited = {"terminal_id": event.call_id, "exit_code": code, "signal": None}
+            update.field_meta = {"terminal_exit": exited}
         if raw is not None and len(encode(raw)) <= MAX_RAW_BYTES:
             update.raw_output = raw
         self._made.append(update)
@@ -247,6 +289,8 @@ class Updates:
         for call in self._session.state.calls.values():
             if call.call_id not in self._open:
                 self._begin(call.call_id, call.tool, call.arguments, call.agent_id, "in_progress")
+            if (held := self._held.get(call.call_id)) is not None:
+                held.add(call.output_start, call.output)
         made, self._made = self._made, []
         return made
 
@@ -256,6 +300,9 @@ class Updates:
         asked = {question.call_id for question in state.questions.values()}
         lost = [call_id for call_id in self._open if call_id not in state.calls and call_id not in asked]
         self._open.difference_update(lost)
+        for call_id in lost:
+            self._held.pop(call_id, None)
+            self._terminals.pop(call_id, None)
         return [call_update(call_id, status="failed") for call_id in lost]
 
     # --- the session ---------------------------------------------------------------------------------------------------
@@ -299,6 +346,11 @@ def title_update(title: str, updated_at: str) -> Update:
     """The title of a session, and when it was changed."""
     text = one_line(title, MAX_TITLE_CHARS)
     return schema.SessionInfoUpdate(session_update="session_info_update", title=text, updated_at=updated_at)
+def display_output(call_id: str, text: str) -> ToolCallProgress:
+    """Output for the display terminal of a call."""
+    update = ToolCallProgress(session_update="tool_call_update", tool_call_id=call_id)
+    update.field_meta = {"terminal_output": {"terminal_id": call_id, "data": printable(text)}}
+    return update
 
 
 def plan_update(plan: Plan) -> Update:

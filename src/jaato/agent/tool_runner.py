@@ -178,6 +178,8 @@ class ToolRunner:
         self._journal = context.journal
         self.results = Results(context.journal)
         self.threads = ToolThreads(MAX_CALLS_AT_ONCE)
+        self.running: dict[str, Call] = {}
+        """The calls whose tools run, by id."""
         self._slots = anyio.Semaphore(max(1, context.max_parallel_calls))
         self._loop = asyncio.get_running_loop()
         self._recorder: asyncio.Task[Any] | None = None
@@ -342,6 +344,7 @@ class ToolRunner:
         call.arguments = copy_arguments(call.arguments)
         runner = asyncio.current_task(self._loop)
         before = CURRENT.set(call)
+        self.running[call.id] = call
         try:
             if tool.is_async:
                 return await make_cancellable(tool.run(call.arguments, call), tool.name, runner)
@@ -361,6 +364,7 @@ class ToolRunner:
                 raise ToolError(f"{tool.name} raised GeneratorExit.") from error
             raise
         finally:
+            self.running.pop(call.id, None)
             CURRENT.reset(before)
 
     # --- doors -------------------------------------------------------------------------------------------------

@@ -102,6 +102,11 @@ class Client:
         return self._there.is_set()
 
     @property
+    def socket(self) -> Path | None:
+        """The Unix socket of the server; None where it is reached otherwise."""
+        return None if self._address is None else self._address.path
+
+    @property
     def welcome(self) -> Welcome:
         """The `welcome` frame of the latest connection."""
         assert self._welcome is not None

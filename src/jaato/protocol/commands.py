@@ -89,6 +89,12 @@ class TaskStop(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="
     task_id: str
 
 
+class CallStop(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="call.stop"):
+    """Stop the command or other program that a running call waits for; the call then fails, and the turn goes on."""
+
+    call_id: str
+
+
 class TurnContinue(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="turn.continue"):
     """Resume a turn that a crash interrupted; calls that had started are not repeated."""
 
@@ -262,6 +268,7 @@ Command = (
     | SessionStop
     | SessionSettle
     | TaskStop
+    | CallStop
     | TurnContinue
     | CommandExecute
     | ToolsDisable

@@ -142,6 +142,14 @@ export interface BudgetUpdated {
   readonly step: number;
 }
 
+/** Stop the command or other program that a running call waits for; the call then fails, and the turn goes on. */
+export interface CallStop {
+  readonly type: "call.stop";
+  readonly id?: string;
+  readonly session_id?: string;
+  readonly call_id: string;
+}
+
 /** A call that runs. `output` is the newest of what it has printed, `output_start` the characters before that. */
 export interface CallView {
   readonly call_id: string;
@@ -1414,6 +1422,7 @@ export type Command =
   | SessionStop
   | SessionSettle
   | TaskStop
+  | CallStop
   | TurnContinue
   | CommandExecute
   | ToolsDisable

@@ -15,6 +15,7 @@ from jaato.client.state import is_unfinished
 from jaato.errors import ConfigError, NotAllowed, Overloaded, SessionNotFound
 from jaato.protocol.commands import (
     BlobRequest,
+    CallStop,
     ClarificationResponse,
     ClientConfig,
     Command,
@@ -50,7 +51,7 @@ from jaato.runtime.user_commands import check_prompt, find_backend
 from jaato.server.sessions.client_files import FileServer
 from jaato.server.sessions.creation import check_key, create, end_visit, load_interrupted, send_progress
 from jaato.server.sessions.hub import Hub
-from jaato.server.sessions.messages import get_settled, send_message, stop_task, wait_for_subagents
+from jaato.server.sessions.messages import get_settled, send_message, stop_call, stop_task, wait_for_subagents
 from jaato.server.sessions.room import Room
 from jaato.server.sessions.session_pool import Live
 from jaato.server.sessions.stored_sessions import fork_session, list_sessions
@@ -156,6 +157,8 @@ class CommandHandlers:
                 return self._take_file(command)
             case ToolsDisable():
                 return self._disable(command)
+            case CallStop():
+                return self._stop_call(command)
             case TaskStop():
                 return stop_task(self._hub.pool.loaded.get(self._id_of(command)), command.task_id)
             case ServerReload():
@@ -325,6 +328,12 @@ class CommandHandlers:
                 live.session.abandon()
             live.session.stop()
         return Done()
+
+    async def _stop_call(self, command: CallStop) -> Done:
+        room = await self._room(command)
+        view = room.state.calls.get(command.call_id)
+        agent_id = room.state.root_agent_id if view is None else view.agent_id
+        return await stop_call(self._hub.pool.loaded.get(room.session_id), agent_id, command.call_id)
 
     async def _continue(self, command: TurnContinue) -> Done:
         room = await self._room(command)

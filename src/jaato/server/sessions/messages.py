@@ -82,6 +82,13 @@ async def stop_task(live: Live | None, task_id: str) -> Done:
     return Done()
 
 
+async def stop_call(live: Live | None, agent_id: str, call_id: str) -> Done:
+    """Stop what a running call of an agent waits for. Raises `ConfigError` when there is no such call."""
+    if live is None or not live.session.supervisor.session_of(agent_id).stop_call(call_id):
+        raise ConfigError("No such call runs (any more).")
+    return Done()
+
+
 async def wait_for_subagents(live: Live | None) -> Done:
     """Wait for working subagents and deliver their results to the agent, until none works or the work is
     stopped."""

@@ -1,0 +1,163 @@
+"""Terminals of the editor that show the output of commands, which run in the server's sandbox: none runs in the editor."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from acp.exceptions import RequestError
+from acp.schema import TerminalToolCallContent
+
+from acp import schema
+from jaato.errors import JaatoError
+from jaato.protocol.messages import ToolResult
+
+TOOLS = ("run",)
+"""Tools whose output is shown in a terminal."""
+MAX_TERMINALS = 8
+"""How many terminals of one session the editor has at once; the output of further commands is text."""
+MAX_HELD_CHARS = 64_000
+MAX_OUTPUT_BYTES = 1 << 20
+CLOSE_TIMEOUT_S = 3.0
+"""How long a terminal may take to show the rest of the output before it is released."""
+SIGNAL_CODES = range(129, 160)
+"""Exit codes of a shell for a program that was ended by a signal."""
+
+
+class TerminalEditor(Protocol):
+    """What is asked of the editor: the library's connection."""
+
+    async def create_terminal(
+        self, session_id: str, command: str, args: list[str] | None = None, **kwargs: Any
+    ) -> schema.CreateTerminalResponse:
+        """Run a program in a new terminal."""
+
+    async def wait_for_terminal_exit(
+        self, session_id: str, terminal_id: str, **kwargs: Any
+    ) -> schema.WaitForTerminalExitResponse:
+        """Wait for the end of the program."""
+
+    async def release_terminal(self, session_id: str, terminal_id: str, **kwargs: Any) -> Any:
+        """End the program; what it has shown stays in the call."""
+
+
+def follow_command(socket: Path) -> list[str]:
+    """The program that shows the output of a call of the server at a socket; a session and a call follow. It imports nothing
+    from the directory it runs in, which is the workspace."""
+    return [sys.executable, "-P", "-m", "jaato.acp.follow", str(socket)]
+
+
+def has_display_terminals(capabilities: schema.ClientCapabilities | None) -> bool:
+    """Whether the editor shows output that is sent in `_meta` in a terminal without a program."""
+    meta = capabilities.field_meta if capabilities is not None else None
+    return isinstance(meta, dict) and meta.get("terminal_output") is True
+
+
+def terminal_content(terminal_id: str) -> TerminalToolCallContent:
+    """A terminal as the content of a call."""
+    return TerminalToolCallContent(type="terminal", terminal_id=terminal_id)
+
+
+def exit_code_of(result: ToolResult) -> int:
+    """The exit code of a command; 1 for a call that has failed otherwise."""
+    data = result.structured
+    code = data.get("exit_code") if isinstance(data, dict) else None
+    return code if isinstance(code, int) else int(not result.ok)
+
+
+class HeldOutput:
+    """The output of a call that was not sent yet, the newest of it."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        """How many characters the call has printed."""
+        self._text = ""
+
+    def add(self, offset: int, text: str) -> None:
+        """Add the text at an offset, as far as it is new."""
+        missing, new_end = max(0, offset - self.end), max(self.end, offset + len(text))
+        text = text[max(0, self.end - offset) :]
+        if missing:
+            text = f"\n[… {missing:,} characters are not shown …]\n{text}"
+        self.end = new_end
+        self._text = (self._text + text)[-MAX_HELD_CHARS:]
+
+    def take(self) -> str:
+        """What was not sent yet."""
+        text, self._text = self._text, ""
+        return text
+
+
+class Terminals:
+    """Terminals of one session in which a program of the editor follows a call. A program that is killed there stops its call;
+    where it ends otherwise before the call, the output is text."""
+
+    def __init__(
+        self,
+        session_id: str,
+        editor: TerminalEditor,
+        follow: list[str],
+        *,
+        show: Callable[[str, str], Awaitable[None]],
+        hide: Callable[[str], None],
+        stop_call: Callable[[str], Awaitable[object]],
+    ) -> None:
+        self._session_id = session_id
+        self._editor = editor
+        self._follow = follow
+        self._show = show
+        self._hide = hide
+        self._stop_call = stop_call
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._ended: set[str] = set()
+
+    def open(self, call_id: str) -> None:
+        """Create the terminal of a running call, once, in a task of its own."""
+        if call_id not in self._tasks and len(self._tasks) < MAX_TERMINALS:
+            self._tasks[call_id] = asyncio.get_running_loop().create_task(self._run(call_id))
+
+    def end(self, call_id: str) -> None:
+        """The call has ended: its program ends by itself, and the terminal is released."""
+        if (task := self._tasks.get(call_id)) is not None and call_id not in self._ended:
+            self._ended.add(call_id)
+            asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, task.cancel)
+
+    def close(self) -> None:
+        """Release every terminal."""
+        for task in self._tasks.values():
+            task.cancel()
+
+    async def _run(self, call_id: str) -> None:
+        try:
+            with suppress(RequestError, ConnectionError, ValueError, JaatoError):
+                await self._follow_call(call_id)
+        finally:
+            self._tasks.pop(call_id, None)
+            if call_id not in self._ended:
+                self._hide(call_id)
+            self._ended.discard(call_id)
+
+    async def _follow_call(self, call_id: str) -> None:
+        command = [*self._follow, self._session_id, call_id]
+        made = await self._editor.create_terminal(
+            self._session_id, command[0], command[1:], output_byte_limit=MAX_OUTPUT_BYTES
+        )
+        terminal_id = made.terminal_id
+        try:
+            if call_id not in self._ended:
+                await self._show(call_id, terminal_id)
+            exited = await self._editor.wait_for_terminal_exit(self._session_id, terminal_id)
+            if call_id not in self._ended and was_killed(exited):
+                await self._stop_call(call_id)
+        finally:
+            with suppress(RequestError, ConnectionError, ValueError):
+                await asyncio.shield(self._editor.release_terminal(self._session_id, terminal_id))
+
+
+def was_killed(exited: schema.WaitForTerminalExitResponse) -> bool:
+    """Whether a signal has ended the program, as that of its user who stops it."""
+    return bool(exited.signal) or (exited.exit_code in SIGNAL_CODES)
