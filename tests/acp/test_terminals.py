@@ -108,6 +108,7 @@ def test_a_program_that_fails_leaves_the_command_alone(desk: Desk) -> None:
             await editor.wait(lambda: any(one.released for one in editor.terminals.values()))
             (desk.work / "go").touch()
             assert (await turn).stop_reason == "end_turn"
+            assert len(editor.terminals) == 1
             assert not terminals_of(editor)
             assert "begun\nended" in editor.call("run")["content"][0]["content"]["text"]
 

@@ -503,3 +503,62 @@ def test_a_client_that_only_reads(tmp_path: Path, work: Path) -> None:
     assert (work / "a.txt").read_text() == "one\n2\nthree\n"
     assert not buffers.writes
     assert kept_texts(work) == ["one\ntwo\n", "one\ntwo\nthree\n"]
+
+
+def test_a_waypoint_brings_back_what_the_disk_held(tmp_path: Path, work: Path) -> None:
+    """Unsaved text that was edited counts as saved by the call: before it, the disk had the older text."""
+    script = [
+        call("get_tool_schemas", names=["create_waypoint", "restore_waypoint", "updateFile"]),
+        call("create_waypoint", description="before"),
+        UPDATE,
+        call("restore_waypoint", waypoint_id="w1"),
+        say("done"),
+    ]
+    buffers = Buffers(work, {"a.txt": "one\ntwo\nthree\n"})
+
+    async def story() -> None:
+        async with working(tmp_path, script, buffers) as (_, session):
+            for result in await results_of(session):
+                assert result.ok, result.error
+
+    run(story())
+    assert buffers.writes == [("a.txt", "one\n2\nthree\n")]
+    assert (work / "a.txt").read_text() == "one\ntwo\n"
+    assert "one\ntwo\nthree\n" in kept_texts(work)
+
+
+def test_a_buffer_that_is_behind_the_disk_is_not_unsaved(tmp_path: Path, work: Path) -> None:
+    """A file that a command has changed, and the client has not loaded again, is read from the disk and written to it."""
+    buffers = Buffers(work, {"a.txt": "one\ntwo\n"})
+
+    async def story() -> None:
+        script = [READ, say("read"), ACTIVATE, READ, UPDATE, say("done")]
+        async with working(tmp_path, script, buffers) as (_, session):
+            await results_of(session)
+            (work / "a.txt").write_text("one\ntwo\nby a command\n")
+            _, read, edited = await results_of(session)
+            assert "by a command" in text_of(read)
+            assert edited.ok, edited.error
+
+    run(story())
+    assert (work / "a.txt").read_text() == "one\n2\nby a command\n"
+    assert not buffers.writes
+
+
+def test_subagents_see_unsaved_text(tmp_path: Path, work: Path) -> None:
+    """The client of their session serves them as well."""
+    script = [
+        call("get_tool_schemas", names=["delegate"]),
+        call("delegate", task="read it", name="reader"),
+        READ,
+        say("read"),
+        say("done"),
+    ]
+    buffers = Buffers(work, {"a.txt": "unsaved\n"})
+
+    async def story() -> None:
+        async with working(tmp_path, script, buffers) as (_, session):
+            await session.run("go")
+
+    run(story())
+    assert buffers.reads == ["a.txt"]

@@ -273,7 +273,8 @@ class EditorSession:
                         await self._send(update)
 
     async def _show_terminal(self, call_id: str, terminal_id: str) -> None:
-        await self._send(self.updates.show_terminal(call_id, terminal_id))
+        for update in self.updates.show_terminal(call_id, terminal_id):
+            await self._send(update)
 
     # --- prompts -----------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ MAX_TERMINALS = 8
 """How many terminals of one session the editor has at once; the output of further commands is text."""
 MAX_HELD_CHARS = 64_000
 MAX_OUTPUT_BYTES = 1 << 20
-CLOSE_TIMEOUT_S = 3.0
+CLOSE_TIMEOUT_S = 10.0
 """How long a terminal may take to show the rest of the output before it is released."""
 SIGNAL_CODES = range(129, 160)
 """Exit codes of a shell for a program that was ended by a signal."""
@@ -113,15 +113,20 @@ class Terminals:
         self._hide = hide
         self._stop_call = stop_call
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._opened: set[str] = set()
+        """The running calls that have, or had, a terminal."""
         self._ended: set[str] = set()
+        """The calls that have ended before their program."""
 
     def open(self, call_id: str) -> None:
         """Create the terminal of a running call, once, in a task of its own."""
-        if call_id not in self._tasks and len(self._tasks) < MAX_TERMINALS:
+        if call_id not in self._opened and len(self._tasks) < MAX_TERMINALS:
+            self._opened.add(call_id)
             self._tasks[call_id] = asyncio.get_running_loop().create_task(self._run(call_id))
 
     def end(self, call_id: str) -> None:
         """The call has ended: its program ends by itself, and the terminal is released."""
+        self._opened.discard(call_id)
         if (task := self._tasks.get(call_id)) is not None and call_id not in self._ended:
             self._ended.add(call_id)
             asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, task.cancel)

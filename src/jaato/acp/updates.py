@@ -241,10 +241,12 @@ class Updates:
         terminal_id = self._terminals.get(call_id)
         return [] if terminal_id is None else [terminal_content(terminal_id)]
 
-    def show_terminal(self, call_id: str, terminal_id: str) -> Update:
-        """Show a running call in a terminal from now on."""
+    def show_terminal(self, call_id: str, terminal_id: str) -> list[Update]:
+        """The update that shows a running call in a terminal; none if it has ended."""
+        if call_id not in self._open:
+            return []
         self._terminals[call_id] = terminal_id
-        return call_update(call_id, "in_progress", self._terminal_of(call_id))
+        return [call_update(call_id, "in_progress", self._terminal_of(call_id))]
 
     def hide_terminal(self, call_id: str) -> None:
         """Show the output of a call as text again."""

@@ -90,12 +90,15 @@ class SessionFiles:
     """The files that clients of one session serve; of several clients the one that has attached last is asked."""
 
     def __init__(self) -> None:
+        self.synced: dict[str, int] = {}
+        """By path, the hash of the text that the client and the disk had in common last."""
         self._servers: list[FileServer] = []
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def add(self, server: FileServer) -> None:
         """A client serves files from now on; called on the loop."""
         self._loop = asyncio.get_running_loop()
+        self.synced.clear()
         self._servers.append(server)
 
     def remove(self, server: FileServer) -> None:

@@ -17,6 +17,7 @@ from jaato.tools.filesystem.text_encoding import ODD, Form, NormalizedText
 
 MAX_TEXT_BYTES = 4 << 20
 """How large a text may be that is read from a client or written by it; larger files are read from and written to the disk."""
+MAX_SYNCED = 10_000
 SERVICE = "client_files"
 """The session's service of this name is its `ClientFiles`."""
 
@@ -32,6 +33,9 @@ class ClientProblem(Exception):
 class ClientFiles(Protocol):
     """The files that clients of a session serve. Its methods are for worker threads; paths are relative to the workspace, or
     absolute, and were resolved by the caller."""
+
+    synced: dict[str, int]
+    """By path, the hash of the text that the client and the disk had in common last, line ends aside."""
 
     @property
     def is_served(self) -> bool:
@@ -95,12 +99,25 @@ def read_buffer(files: ClientFiles, path: str, disk: str, form: Form, token: Can
     given = raw.removeprefix("\ufeff").replace("\r\n", "\n")
     plain = bool(lined.returns) and "\r\n" not in raw
     if given == lined.view:
+        note_synced(files, path, given)
         return Buffer(files, raw, plain_newlines=plain)
+    if files.synced.get(path) == hash(given):  # nothing is unsaved: the disk has changed since
+        return Buffer(
+            files, note="from the disk: the client has not loaded the file again since it has changed"
+        )
     unsaved = lined.replace(0, len(lined.view), given) if plain else raw.removeprefix("\ufeff")
     note = (
         "unsaved text of the client, which differs from the file on the disk that commands and searches see"
     )
     return Buffer(files, raw, note, unsaved, plain)
+
+
+def note_synced(files: ClientFiles, path: str, text: str) -> None:
+    """Note that a client and the disk have the same text of a file."""
+    files.synced.pop(path, None)
+    files.synced[path] = hash(text.replace("\r\n", "\n"))
+    if len(files.synced) > MAX_SYNCED:
+        del files.synced[next(iter(files.synced))]
 
 
 def check_no_buffer(files: ClientFiles, path: str, token: CancelToken) -> Buffer:
@@ -163,6 +180,8 @@ def write_by_client(
         failure = str(problem)
     now = state_at(place, label)
     if now is not None and now.data == content:
+        if not failure:
+            note_synced(files, label, text)
         return Written(now, True)
     if (now is None) if seen is None else (now is not None and now.data == seen.data):
         return Written(now, False, f"written to the disk: {failure or 'the client has not saved it'}")
