@@ -18,9 +18,8 @@ from jaato.acp.errors import request_error
 from jaato.acp.files import Files
 from jaato.acp.questions import Editor, Questions
 from jaato.acp.replay import replay_history
-from jaato.acp.updates import Update, Updates, help_text, plan_update, title_update
 from jaato.acp.terminals import TOOLS, TerminalEditor, Terminals
-from jaato.acp.updates import Update, Updates, plan_update
+from jaato.acp.updates import Update, Updates, help_text, plan_update, title_update
 from jaato.cli.arguments.values import is_command
 from jaato.cli.output.answers import other_answer_text
 from jaato.cli.output.console import printable, visible

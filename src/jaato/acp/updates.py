@@ -348,6 +348,8 @@ def title_update(title: str, updated_at: str) -> Update:
     """The title of a session, and when it was changed."""
     text = one_line(title, MAX_TITLE_CHARS)
     return schema.SessionInfoUpdate(session_update="session_info_update", title=text, updated_at=updated_at)
+
+
 def display_output(call_id: str, text: str) -> ToolCallProgress:
     """Output for the display terminal of a call."""
     update = ToolCallProgress(session_update="tool_call_update", tool_call_id=call_id)
