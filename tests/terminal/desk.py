@@ -46,15 +46,15 @@ class Desk:
 
     async def read(self, session_id: str, *, of: str = "s1", **more: Any) -> dict[str, Any]:
         """Look."""
-        return await self.plugin.shell_read(session_id, call=self.call(of), **more)
+        return (await self.plugin.shell_read(session_id, call=self.call(of), **more))[0]
 
     async def control(self, session_id: str, action: Any, **more: Any) -> dict[str, Any]:
         """Signal, end the input, resize."""
-        return await self.plugin.shell_control(session_id, action, call=self.call(), **more)
+        return (await self.plugin.shell_control(session_id, action, call=self.call(), **more))[0]
 
     async def close(self, session_id: str) -> dict[str, Any]:
         """End it."""
-        return await self.plugin.shell_close(session_id, call=self.call())
+        return (await self.plugin.shell_close(session_id, call=self.call()))[0]
 
     async def list(self, of: str = "s1") -> list[dict[str, Any]]:
         """What there is."""

@@ -94,6 +94,7 @@ class FullScreenClient(App[int]):
         Binding("f3", "open('sessions')", "Sessions", show=False, id="app.sessions"),
         Binding("f4", "open('plans')", "Plans", show=False, id="app.plans"),
         Binding("f5", "open('tasks')", "Background tasks", show=False, id="app.tasks"),
+        Binding("f6", "popup", "Interactive session", show=False, id="app.popup", priority=True),
         Binding("ctrl+f", "open('search')", "Search", show=False, id="app.search", priority=True),
         Binding("ctrl+r", "open('history')", "Messages sent before", show=False, id="app.history"),
         Binding("f9", "mouse", "Mouse", show=False, id="app.mouse"),
@@ -327,6 +328,11 @@ class FullScreenClient(App[int]):
         if self.link.is_open:
             self.view.show_next_agent()
 
+    def action_popup(self) -> None:
+        """Show the interactive session of the agent, or hide it."""
+        if self.link.is_open:
+            self.view.toggle_popup()
+
     def action_scroll(self, pages: int) -> None:
         """Scroll the conversation by a page."""
         transcript = self.view.transcript
@@ -352,6 +358,9 @@ class FullScreenClient(App[int]):
             yield SystemCommand(title, text, partial(self.action_open, name))
         yield SystemCommand("Queue", "send the message when the turn has ended (Ctrl+T)", self._queue)
         yield SystemCommand("Take back", "the newest queued message (Alt+Up)", self.action_take_back)
+        yield SystemCommand(
+            "Interactive session", "show or hide what its program shows (F6)", self.action_popup
+        )
         yield SystemCommand("Theme", "choose colours, light or dark", self.action_change_theme)
         yield SystemCommand("Mouse", "give the mouse to the terminal, or take it (F9)", self.action_mouse)
         if not self.is_headless:

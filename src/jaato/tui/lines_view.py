@@ -55,11 +55,11 @@ class LinesView(ScrollView, can_focus=True):
         if stays:
             self.scroll_to(y=self.max_scroll_y if at_end else y, animate=False, force=True, immediate=True)
 
-    def show_if_new(self, key: object, lay_out: LayOut) -> None:
+    def show_if_new(self, key: object, lay_out: LayOut, *, stays: bool = False) -> None:
         """Show other lines, unless those of an equal key are shown."""
         if key != self._key:
             self._key = key
-            self.show(lay_out)
+            self.show(lay_out, stays=stays)
 
     def notify_style_update(self) -> None:
         """Make the styles again after a change of the theme."""

@@ -28,6 +28,7 @@ from jaato.tui.prompt.area import PromptArea
 from jaato.tui.prompt.editor import Prompt
 from jaato.tui.questions.panel import QuestionPanel
 from jaato.tui.transcript.lines import cut_line, make_strip
+from jaato.tui.transcript.popup import PopupPanel, PopupSession
 from jaato.tui.transcript.widget import Transcript
 
 LOW_LINES, LOW_CELLS = 9, 400
@@ -50,7 +51,6 @@ class SessionScreen(Screen[None]):
     SessionScreen.-low Choices { max-height: 3; }
     SessionScreen.-low.-asked Prompt { max-height: 1; }
     SessionScreen.-tiny.-asked #middle { display: none; }
-    SessionScreen.-low.-asked AgentTabs, SessionScreen.-low.-asked #planline { display: none !important; }
     """
 
     def __init__(self, link: Link, area: PromptArea) -> None:
@@ -62,6 +62,8 @@ class SessionScreen(Screen[None]):
         self.warning: Callable[[], str] = lambda: ""
         """What the status line says before anything else."""
         self._worked_since: float | None = None
+        self._popup_choice: tuple[str, bool] = "", False
+        """The interactive session for which the user chose whether it is shown."""
 
     def compose(self) -> ComposeResult:
         """From the top down."""
@@ -69,6 +71,7 @@ class SessionScreen(Screen[None]):
         with Horizontal(id="middle"):
             yield Transcript(id="transcript")
             yield LinesView(id="plan")
+        yield PopupPanel(id="popup")
         yield LinesView(id="planline")
         yield QuestionPanel(id="questions")
         yield self.area
@@ -146,9 +149,28 @@ class SessionScreen(Screen[None]):
         transcript.refresh_blocks()
         self._draw_questions()
         names = conversation.names.name_of
-        self.query_one(AgentTabs).show(self._agents(), self.agent_id, names)
+        self.query_one(AgentTabs).show([] if self._is_crowded else self._agents(), self.agent_id, names)
         self._draw_plans()
+        self.query_one(PopupPanel).show_session(self._find_popup())
         self.draw_status()
+
+    def _find_popup(self) -> PopupSession | None:
+        """The interactive session to show: while the agent works, unless the user has chosen otherwise."""
+        popup = self.link.conversation.popups.get(self.agent_id)
+        chosen_id, is_shown = self._popup_choice
+        if (
+            popup is None
+            or self.has_class("-low")
+            or not (is_shown if popup.id == chosen_id else self.link.is_busy)
+        ):
+            return None
+        return popup
+
+    def toggle_popup(self) -> None:
+        """Show the interactive session of the agent, or hide it."""
+        if (popup := self.link.conversation.popups.get(self.agent_id)) is not None:
+            self._popup_choice = popup.id, self._find_popup() is None
+            self.draw()
 
     def tick(self) -> bool:
         """Advance the spinners of all agents that work; whether the conversation has any."""
@@ -166,12 +188,17 @@ class SessionScreen(Screen[None]):
         self.draw_status()
         return bool(self.link.conversation.calls)
 
+    @property
+    def _is_crowded(self) -> bool:
+        """Whether the question on a low screen needs the lines of tabs and plans."""
+        return self.has_class("-low") and self.questions.display
+
     def _draw_questions(self) -> None:
         self.questions.ask(self.link.questions, self.link.conversation.names.name_of)
         self.set_class(self.questions.display, "-asked")
 
     def _draw_plans(self) -> None:
-        plans = find_active_plans(self.link.session.state)
+        plans = [] if self._is_crowded else find_active_plans(self.link.session.state)
         panel, line = self.query_one("#plan", LinesView), self.query_one("#planline", LinesView)
         wide = self.size.width >= NARROW
         names = self.link.conversation.names.name_of

@@ -115,7 +115,7 @@ class TerminalPlugin(Plugin):
         whole: Annotated[bool, "the whole screen, not only what changed"] = False,
         *,
         call: Call,
-    ) -> dict[str, Any]:
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """See what a program at a terminal has shown since the last look, and whether it runs, waits for input or has
         ended. Use wait_s for one that is still working."""
         return await self._run_on_loop(self._terminals.read(session_id, limit_wait(wait_s), whole, call))
@@ -132,7 +132,7 @@ class TerminalPlugin(Plugin):
         wait_s: Wait = 1.0,
         *,
         call: Call,
-    ) -> dict[str, Any]:
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Signal what runs in the foreground of a terminal, end its input (eof) or change its size. Returns its state
         and what the screen shows anew."""
         return await self._run_on_loop(
@@ -140,7 +140,7 @@ class TerminalPlugin(Plugin):
         )
 
     @tool(category="system", access="read")
-    async def shell_close(self, session_id: str, *, call: Call) -> dict[str, Any]:
+    async def shell_close(self, session_id: str, *, call: Call) -> tuple[dict[str, Any], dict[str, Any]]:
         """End a program at a terminal with everything it started. Returns how it ended and its last output."""
         return await self._run_on_loop(self._terminals.close(session_id, call))
 

@@ -225,14 +225,18 @@ class Terminals:
             value["note"] = f"The program does not read: {unsent} bytes could not be typed."
         return value, {"continuation_id": session.id}
 
-    async def read(self, session_id: str, wait_s: float, whole: bool, call: Call) -> dict[str, Any]:
+    async def read(
+        self, session_id: str, wait_s: float, whole: bool, call: Call
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Read the screen of a program."""
         session = self._get_program(session_id, call)
-        return render_state(session, await session.settle(wait_s), whole=whole)
+        return render_state(session, await session.settle(wait_s), whole=whole), {
+            "continuation_id": session.id
+        }
 
     async def control(
         self, session_id: str, action: str, size: tuple[int | None, int | None], wait_s: float, call: Call
-    ) -> dict[str, Any]:
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Signal it, end its input, give it another size."""
         session = self._get_program(session_id, call, alive=True)
         match action:
@@ -249,14 +253,15 @@ class Terminals:
                     await session.signal(SIGNALS[action])
                 except OSError as error:
                     raise ToolError(f"It could not be signalled: {error.strerror}.") from None
-        return render_state(session, await session.settle(wait_s), whole=False)
+        value = render_state(session, await session.settle(wait_s), whole=False)
+        return value, {"continuation_id": session.id}
 
-    async def close(self, session_id: str, call: Call) -> dict[str, Any]:
+    async def close(self, session_id: str, call: Call) -> tuple[dict[str, Any], dict[str, Any]]:
         """End a program with everything it started."""
         session = self._get_program(session_id, call)
         await session.close()
         self._sessions.pop(session_id, None)
-        return render_state(session, session.state(), whole=False)
+        return render_state(session, session.state(), whole=False), {"continuation_id": session.id}
 
     async def listing(self, call: Call) -> dict[str, Any]:
         """The programs of a session."""

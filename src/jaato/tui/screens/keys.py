@@ -38,6 +38,7 @@ KEYS: Mapping[str, Sequence[tuple[str, str, str]]] = {
         ("app.sessions", "F3", "sessions"),
         ("app.plans", "F4", "the plans of all agents"),
         ("app.tasks", "F5", "background tasks, that of the marked call first"),
+        ("app.popup", "F6", "show or hide the interactive session"),
         ("app.palette", "Ctrl+P", "all commands"),
         ("app.keys", "F1", "these keys"),
         ("app.mouse", "F9", "give the mouse to the terminal, or take it"),

@@ -292,7 +292,7 @@ class CallBlock(Block):
     @property
     def words(self) -> str:
         """Its text, for a search."""
-        return f"{call_text(self.tool, self.arguments, 1_000)}\n{self._result_text()}"
+        return f"{call_text(self.tool, self.arguments, 1_000)}\n{self.result_text}"
 
     def lay_out(self, width: int, looks: Looks) -> list[Strip]:
         """Its line, and what is shown below it."""
@@ -368,7 +368,7 @@ class CallBlock(Block):
             lines += self._reason(width, looks)
         if diff:
             lines += lay_out_diff(diff, width, looks)
-        elif text := clean(self._result_text()[:MAX_CHARS]).strip("\n"):
+        elif text := clean(self.result_text[:MAX_CHARS]).strip("\n"):
             lines += lay_out_plain(text, width, looks.text)
         if len(lines) > MAX_LINES:
             more = make_strip(Text(f"… {len(lines) - MAX_LINES:,} more lines", looks.dim))
@@ -386,12 +386,16 @@ class CallBlock(Block):
         made = "\n".join(find_diffs(self.end.result.structured)) if self.end is not None else ""
         return clean(made or (self.preview if self.end is None else ""))
 
-    def _result_text(self) -> str:
+    @property
+    def result_text(self) -> str:
+        """The output or the screen that a call has shown, else its result."""
         if self.end is None:
             return self.output
         result = self.end.result
-        if isinstance(result.structured, dict) and isinstance(result.structured.get("output"), str):
-            return str(result.structured["output"])
+        found = result.structured if isinstance(result.structured, dict) else {}
+        for key in ("output", "screen"):
+            if isinstance(found.get(key), str):
+                return str(found[key])
         parts = [
             part.text if isinstance(part, TextPart) else f"[{part.name or part.mime_type}]"
             for part in result.content

@@ -43,6 +43,7 @@ from jaato.protocol.events.state import State
 from jaato.protocol.messages import Refusal, Text, Thinking
 from jaato.tui.transcript.blocks import Block, CallBlock, NoteBlock, TextBlock, ThinkingBlock, UserBlock
 from jaato.tui.transcript.layout import Layout
+from jaato.tui.transcript.popup import PopupSession
 
 STEERS = "waits for the agent's next pause"
 QUEUED = "waits until the turn has ended"
@@ -69,6 +70,8 @@ class Conversation:
         """Calls without a result, by id."""
         self.calls_of_tasks: dict[str, CallBlock] = {}
         """The calls that run as background tasks, by the task's id."""
+        self.popups: dict[str, PopupSession] = {}
+        """The interactive session that each agent's calls continued last, by agent."""
         self.shown_agent_id = ""
         """The agent whose layout notes are added to; empty: the root agent."""
         self.own_answers: set[str] = set()
@@ -179,6 +182,8 @@ class Conversation:
                 block = self._call(event.agent_id, event.call_id, event.tool, event.arguments or {})
                 self.calls.pop(event.call_id, None)
                 block.finish(event)
+                if event.continuation_id is not None and event.show_popup:
+                    self._continue_popup(event, event.continuation_id, block)
                 if not event.show_output and event.result.ok:
                     self.drop_block(block)
             case PermissionRequested():
@@ -223,6 +228,13 @@ class Conversation:
                 self._take_subagent(event)
             case _:
                 self._notes(event, [*event_lines(event, LINE, verbose=False), *progress_lines(event, LINE)])
+
+    def _continue_popup(self, event: ToolCallEnd, continuation_id: str, block: CallBlock) -> None:
+        """Add a call to the interactive session that it continues, or begin another one."""
+        popup = self.popups.get(event.agent_id)
+        if popup is None or popup.id != continuation_id:
+            popup = self.popups[event.agent_id] = PopupSession(continuation_id)
+        popup.add(block, event)
 
     def _find_task(self, call_id: str) -> BackgroundUpdated | None:
         """The task that runs on after its call has returned a promise."""
