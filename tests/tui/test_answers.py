@@ -13,6 +13,7 @@ from jaato.protocol.events import PermissionRequested
 from jaato.tui.lines_view import LinesView
 from jaato.tui.questions import panel
 from jaato.tui.questions.lines import drop_heads
+from jaato.tui.transcript.lines import shorten_path
 
 pytestmark = pytest.mark.anyio
 
@@ -254,3 +255,23 @@ async def test_the_keys_are_shown_on_entering_the_panel_at_rest(work: Path) -> N
         await one.press("escape")
         await one.see("Tab answers")
         one.app.link.session.state.questions.clear()
+
+
+async def test_the_marked_command_is_visible_on_a_low_terminal(work: Path) -> None:
+    """The list of commands leaves the prompt and the status their place, and follows what is marked."""
+    async with studio(work, steps=[say("x")], size=(40, 12)) as one:
+        await one.type("/")
+        await one.see("/help", "ready")
+        await one.press("down", "down", "down", "down")
+        marked = one.app.view.area.choices.current
+        assert marked is not None
+        await one.see(marked.text, "ready")
+        assert "/help" not in one.screen
+
+
+def test_a_path_below_the_home_directory_is_short() -> None:
+    """Only whole names count, and a home that is the root shortens nothing."""
+    assert shorten_path("/home/ana/shop", "/home/ana") == "~/shop"
+    assert shorten_path("/home/ana", "/home/ana") == "~"
+    assert shorten_path("/home/anabel", "/home/ana") == "/home/anabel"
+    assert shorten_path("/srv", "/") == shorten_path("/srv", "") == "/srv"

@@ -132,9 +132,9 @@ async def test_calls_are_a_tree_with_duration_and_exit_code(work: Path) -> None:
     ]
     async with studio(work, steps=steps) as one:
         await one.send("go")
-        await one.see("├─ ▸ ✓ readFile path=a.txt", "└─ ▸ ✓ run echo out; exit 3", "exit 3 ·", "Over.")
+        await one.see("├─ ▸ ✓ readFile path=a.txt", "└─ ▸ ✗ run echo out; exit 3", "exit 3 ·", "Over.")
         await one.press("ctrl+o")
-        await one.see("▾ ✓ run", "│ out")
+        await one.see("▾ ✗ run", "│ out")
 
 
 async def test_reading_further_up_never_jumps(work: Path) -> None:

@@ -26,6 +26,7 @@ from jaato.protocol.frames import Opened, Settled
 from jaato.tui.questions.lines import Question
 from jaato.tui.transcript.blocks import NoteBlock, UserBlock
 from jaato.tui.transcript.conversation import Conversation
+from jaato.tui.transcript.lines import shorten_path
 
 Connection = AbstractAsyncContextManager[tuple[Client, str, SessionCreate | None]]
 HISTORY_PAGE = 100
@@ -194,8 +195,8 @@ class Link:
     def _introduce(self, info: SessionInfo, notices: list[tuple[str, str]]) -> None:
         """The first lines: which session, where, with what, and how it is confined."""
         state = self.session.state
-        name = f" {state.name}" if state.name else ""
-        lines = [(f"session {state.session_id}{name}", "bold"), (state.workspace, "dim"), *notices]
+        place = shorten_path(state.workspace, self.client.welcome.home)
+        lines = [(state.name or "New session", "bold"), (f"{place} · {state.session_id}", "dim"), *notices]
         if info.sandbox is not None:
             look = "dim" if info.sandbox.backend and not info.sandbox.full else "yellow"
             lines += [(line, look) for line in sandbox_lines(info.sandbox)]

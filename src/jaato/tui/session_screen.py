@@ -42,13 +42,12 @@ class SessionScreen(Screen[None]):
     """Shows a session. `draw` draws what has changed; `tick` advances the spinners."""
 
     DEFAULT_CSS = """
-    SessionScreen { layout: vertical; }
+    SessionScreen { layout: vertical; overflow: hidden; }
     SessionScreen #middle { height: 1fr; }
     SessionScreen #plan { display: none; width: 36; height: 100%; border-left: solid $primary 40%; padding: 0 1; }
     SessionScreen #planline { display: none; height: 1; padding: 0 2; }
     SessionScreen.-low Prompt { border: none; min-height: 1; max-height: 3; }
     SessionScreen.-low Prompt:focus { border: none; }
-    SessionScreen.-low Choices { max-height: 3; }
     SessionScreen.-low.-asked Prompt { max-height: 1; }
     SessionScreen.-tiny.-asked #middle { display: none; }
     """

@@ -20,8 +20,8 @@ from jaato.tui.prompt.memory import Memory
 
 DRAFT_S = 0.7
 """How long after the last key the draft is kept in its file."""
-BUSY_TITLE = "Enter: at the agent's next pause · Ctrl+T: after the turn"
-QUEUED_TITLE = "Enter: at the agent's next pause · Alt+Up: take the queued message back"
+BUSY_TITLE = " Enter: at the agent's next pause · Ctrl+T: after the turn "
+QUEUED_TITLE = " Enter: at the agent's next pause · Alt+Up: take the queued message back "
 LOW_BUSY_TITLE = "Enter: next pause · Ctrl+T: turn's end"
 LOW_QUEUED_TITLE = "Alt+Up: take the queued one back"
 

@@ -11,6 +11,8 @@ from jaato.cli.output.console import one_line
 from jaato.tui.prompt.completion import MAX_SHOWN, Choice, Completion
 from jaato.tui.transcript.lines import cut_line
 
+LOW_SHOWN = 3
+
 
 class Choices(Widget):
     """Shows completions; `current` is the one that Tab takes."""
@@ -33,6 +35,11 @@ class Choices(Widget):
         """The completion that is marked."""
         return self.completion.choices[self._at] if self.completion is not None else None
 
+    @property
+    def _shown(self) -> int:
+        """How many are shown: few on a low terminal, beside the prompt and the status."""
+        return LOW_SHOWN if self.screen.has_class("-low") else MAX_SHOWN
+
     def offer(self, completion: Completion | None) -> None:
         """Show completions, or nothing when there are none."""
         if completion is not None and not completion.choices:
@@ -47,7 +54,7 @@ class Choices(Widget):
         """Mark another completion."""
         if self.completion is not None:
             self._at = (self._at + by) % len(self.completion.choices)
-            self._first = min(max(self._first, self._at - MAX_SHOWN + 1), self._at)
+            self._first = min(max(self._first, self._at - self._shown + 1), self._at)
             self.refresh()
 
     def render(self) -> Text:
@@ -55,7 +62,7 @@ class Choices(Widget):
         text = Text(no_wrap=True, end="")
         if self.completion is None:
             return text
-        shown = self.completion.choices[self._first : self._first + MAX_SHOWN]
+        shown = self.completion.choices[self._first : self._first + self._shown]
         width = max(20, self.size.width)
         column = min(max(len(choice.text) for choice in shown), width // 2)
         for number, choice in enumerate(shown):

@@ -68,11 +68,11 @@ def lay_out_question(question: Question, width: int, looks: Looks) -> list[Strip
 
 
 def lay_out_lines(lines: Iterable[Line], width: int, looks: Looks) -> list[Strip]:
-    """Lines with their looks; those without one are not broken between words."""
+    """Lines with their looks, not indented; those without one are not broken between words."""
     found: list[Strip] = []
     for line, look in lines:
         lay_out = lay_out_words if look else lay_out_plain
-        found += lay_out(clean(line), width, looks.named(look))
+        found += lay_out(clean(line.removeprefix("  ")), width, looks.named(look))
     return found
 
 

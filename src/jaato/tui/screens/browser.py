@@ -79,7 +79,7 @@ class Browser(ModalScreen[None]):
     Browser Input:focus { border: none; }
     Browser Horizontal { height: 1fr; margin-top: 1; }
     Browser OptionList { width: 2fr; height: 100%; border: none; padding: 0; background: $surface;
-        scrollbar-size-vertical: 1; }
+        scrollbar-size-vertical: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     Browser LinesView { width: 3fr; height: 100%; border-left: solid $primary 40%; padding: 0 0 0 1; }
     Browser.-narrow Horizontal { layout: vertical; }
     Browser.-narrow OptionList { width: 100%; height: 2fr; }
@@ -116,7 +116,7 @@ class Browser(ModalScreen[None]):
     def _keys(self) -> Text:
         text = Text(no_wrap=True, overflow="ellipsis")
         for key, action in self.subject.actions().items():
-            text.append(f"{key.title()} {action.label} · ")
+            text.append(f"{'+'.join(part.capitalize() for part in key.split('+'))} {action.label} · ")
         return text.append("Esc back")
 
     async def on_mount(self) -> None:

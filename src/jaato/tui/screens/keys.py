@@ -62,6 +62,8 @@ KEYS: Mapping[str, Sequence[tuple[str, str, str]]] = {
     ),
 }
 """The keys by place: the id that rebinds one, the key, and what it does."""
+NARROW = 50
+"""Columns below which what a key does is below it."""
 
 
 def lay_out_keys(keymap: Mapping[str, str], width: int, looks: Looks) -> list[Strip]:
@@ -70,7 +72,12 @@ def lay_out_keys(keymap: Mapping[str, str], width: int, looks: Looks) -> list[St
     for place, keys in KEYS.items():
         found += [*([Strip([], 0)] if found else []), *lay_out_words(place, width, looks.heading)]
         for binding, key, text in keys:
-            head = f"{keymap.get(binding, key):<21} "
+            bound = keymap.get(binding, key)
+            if width < NARROW:
+                found += lay_out_words(bound, width, looks.strong)
+                found += add_prefix(lay_out_words(text, width - 2, looks.text), "  ", "  ", looks.text)
+                continue
+            head = f"{bound:<21} "
             lines = lay_out_words(text, width - len(head), looks.text)
             found += add_prefix(lines, head, " " * len(head), looks.strong)
     note = "tui.json in the configuration directory binds other keys; the guide says how."

@@ -17,8 +17,9 @@ from jaato.protocol.events import MessageModel
 from jaato.protocol.frames import History, Sessions
 from jaato.protocol.specs import SessionEntry
 from jaato.tui.link import Link
-from jaato.tui.panels import find_plans, summarize_plan
+from jaato.tui.panels import find_plans, shorten_model, summarize_plan
 from jaato.tui.screens.browser import Action, Line, Row, Subject
+from jaato.tui.transcript.lines import shorten_path
 
 MOST = 200
 PREVIEW_ENTRIES = 12
@@ -51,10 +52,10 @@ class SessionSubject(Subject):
         """What is known of it, and its last entries."""
         entry = self._known[row_id]
         lines: list[Line] = [
-            (f"{entry.id} {entry.name or ''}", "bold"),
+            (entry.name or "Without a name", "bold"),
             (one_line(entry.description, 300), "") if entry.description else ("", ""),
-            (entry.workspace, "dim"),
-            (f"{entry.provider} {entry.model} · {time_text(entry.updated_at)} UTC", "dim"),
+            (f"{shorten_path(entry.workspace, self._link.client.welcome.home)} · {entry.id}", "dim"),
+            (f"{entry.provider} {shorten_model(entry.model)} · {time_text(entry.updated_at)} UTC", "dim"),
         ]
         if entry.found:
             lines.append((f"found: {one_line(entry.found, 300)}", "yellow"))
@@ -381,10 +382,13 @@ class ContextSubject(Subject):
             message = next(one for one in account["messages"] if one["id"] == row_id)
             return [(f"{message['role']}, {message['tokens']:,} tokens", "bold"), (message["title"], "")]
         total, limit = account["total_tokens"], account["context_limit"]
-        lines: list[Line] = [(f"{total:,} of {limit:,} tokens ({account['percent_used']:.1f} %)", "bold")]
+        lines: list[Line] = [(f"{total:,} of {limit:,} tokens ({account['percent_used']:.1f}%)", "bold")]
         blocks = [(block.get("name") or block["kind"], block["tokens"]) for block in account["blocks"]]
         lines += [(format_bar(name, tokens, total), "") for name, tokens in blocks]
-        lines.append((format_bar("free", account["tokens_remaining"], limit), "dim"))
+        lines += [
+            ("Shares are of what is used.", "dim"),
+            (f"{account['tokens_remaining']:,} tokens are free", "dim"),
+        ]
         if (threshold := account["threshold_percent"]) is not None:
             lines.append((f"compacted at {threshold:g} %; /compact does it now", "dim"))
         return lines

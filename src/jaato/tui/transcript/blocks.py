@@ -318,18 +318,21 @@ class CallBlock(Block):
             "not run": ("-", looks.dim),
             "interrupted": ("!", looks.warn),
         }
-        mark, style = marks[self.status]
+        has_failed = self.status == "failed" or bool(self._exit_code())
+        mark, style = marks["failed" if has_failed else self.status]
         facts = self._facts()
+        has_path = "path" in self.arguments and self._diff() != ""  # the diff shows the other arguments
+        arguments = {"path": self.arguments["path"]} if has_path else self.arguments
         text = Text(f"  {'└─' if self.is_last else '├─'}", looks.dim)
         text.append(" ▸ " if self.folded else " ▾ ", looks.dim)
         text.append(f"{mark} ", style)
         room = max(10, width - text.cell_len - len(facts) - 3)
-        line = cut_line(call_text(self.tool, self.arguments, room), room)
+        line = cut_line(call_text(self.tool, arguments, room), room)
         name, _, rest = line.partition(" ")
         text.append(name, looks.strong)
         text.append(f" {rest}" if rest else "", looks.text)
         text.append(" " * max(2, width - text.cell_len - len(facts) - 1))
-        text.append(facts, looks.dim if self.status != "failed" else looks.bad)
+        text.append(facts, looks.bad if has_failed else looks.dim)
         return make_strip(text)
 
     def _facts(self) -> str:
@@ -339,13 +342,16 @@ class CallBlock(Block):
             return f"in background {elapsed}".rstrip() if self.task_id else elapsed
         if self.end is None:
             return {"asks": "needs permission", "not run": "not run"}.get(self.status, "")
-        facts = [format_duration(self.end.duration_s)]
-        result = self.end.result.structured
-        if isinstance(result, dict) and isinstance(result.get("exit_code"), int):
-            facts.insert(0, f"exit {result['exit_code']}")
         if self.status == "denied":
-            facts = ["denied"]
-        return " · ".join(facts)
+            return "denied"
+        code, duration = self._exit_code(), format_duration(self.end.duration_s)
+        return duration if code is None else f"exit {code} · {duration}"
+
+    def _exit_code(self) -> int | None:
+        """The exit code of a command that was run."""
+        result = self.end.result.structured if self.end is not None else None
+        code = result.get("exit_code") if isinstance(result, dict) else None
+        return code if isinstance(code, int) else None
 
     def _reason(self, width: int, looks: Looks) -> list[Strip]:
         """Why it failed or was denied."""

@@ -89,6 +89,12 @@ def fill(strips: list[Strip], width: int, style: Style) -> list[Strip]:
     return [strip.extend_cell_length(width, style) for strip in strips]
 
 
+def shorten_path(path: str, home: str) -> str:
+    """A path as a shell's prompt shows it: the home directory as `~`."""
+    is_below = len(home) > 1 and (path == home or path.startswith(f"{home}/"))
+    return f"~{path[len(home) :]}" if is_below else path
+
+
 def cut_line(text: str, width: int) -> str:
     """A clean line cut to a width in cells, with an ellipsis."""
     if cell_len(text) <= width:
