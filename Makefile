@@ -72,7 +72,9 @@ docs: $(VENV)/.stamp-test
 	$(BIN)/python -m docs.generate
 
 pictures: $(VENV)/.stamp-test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group browser
 	$(BIN)/python -m docs.terminal_pictures
+	$(BIN)/python -m tests.page.pictures
 
 clean:
 	rm -rf .venv* build dist

@@ -18,10 +18,10 @@ from jaato.cli.arguments.parser import make_parser
 from jaato.settings import environment
 from jaato.tui.app import FullScreenClient
 from jaato.tui.command import make_app
+from jaato.tui.lines_view import LinesView
 
 PICTURES = Path(__file__).parent / "pictures"
 FONT_FACE = re.compile(r"@font-face \{.*?\}", re.DOTALL)
-HOME = "/home/ana/project"
 WAIT_S = 30
 USAGE = {"input_tokens": 2100, "output_tokens": 180}
 ANSWER = """The test fails because `total` adds **before** it rounds. I change that:
@@ -56,18 +56,39 @@ def step(text: str = "", *made: tuple[str, dict[str, Any]], **more: Any) -> dict
     return {"text": text, "calls": [{"name": n, "arguments": a} for n, a in made], "usage": USAGE, **more}
 
 
+STATUS = "setStepStatus"
 STEPS = [
-    step("", ("get_tool_schemas", {"names": ["updateFile", "createPlan", "startPlan", "setStepStatus"]})),
+    step("", ("get_tool_schemas", {"names": ["updateFile", "createPlan", "startPlan", STATUS, "delegate"]})),
+    step("", ("createPlan", {"title": "Mend the rounding", "steps": PLAN})),
     step(
         "I look at the module first.",
+        (STATUS, {"step_id": "1", "status": "in_progress"}),
         ("readFile", {"path": "shop/sums.py"}),
         ("run", {"command": "python3 -c 'print(round(0.125 + 0.125, 2))'"}),
         thinking="The rounding comes after the sum, so halves are lost.",
     ),
-    step("", ("createPlan", {"title": "Mend the rounding", "steps": PLAN})),
-    step(ANSWER, ("updateFile", EDIT)),
-    step("Done: `total` rounds each price."),
+    step("", ("delegate", {"task": "Which callers of total rely on its rounding?", "name": "callers"})),
+    step("", ("readFile", {"path": "shop/sums.py"})),
+    step("None: `total` is called by its test alone."),
+    step(
+        ANSWER,
+        (STATUS, {"step_id": "1", "status": "completed"}),
+        (STATUS, {"step_id": "2", "status": "in_progress"}),
+        ("updateFile", EDIT),
+    ),
+    step(
+        "",
+        (STATUS, {"step_id": "2", "status": "completed"}),
+        (STATUS, {"step_id": "3", "status": "in_progress"}),
+        ("run", {"command": "python3 -m doctest shop/sums.py"}),
+    ),
+    step("Done: `total` rounds each price, and the test passes."),
 ]
+
+
+MODEL = "claude-sonnet-4-5"
+"""The name of the script's file, which the client shows as that of the model."""
+SCRIPT = {"steps": STEPS, "context_limit": 32_000, "price_input": 3.0, "price_output": 15.0}
 
 
 @asynccontextmanager
@@ -77,9 +98,9 @@ async def client(root: Path, size: tuple[int, int]) -> AsyncIterator[tuple[FullS
     if not work.exists():
         (work / "shop").mkdir(parents=True)
         (work / "shop" / "sums.py").write_text(BEFORE)
-        (root / "script.json").write_text(json.dumps({"steps": STEPS, "context_limit": 32_000}))
+        (root / MODEL).write_text(json.dumps(SCRIPT))
     words = ["tui", "--no-daemon", "--workspace", str(work), "--provider", "scripted"]
-    words += ["--model", str(root / "script.json"), "--name", "rounding"]
+    words += ["--model", str(root / MODEL), "--name", "rounding"]
     app = make_app(make_parser("tui").parse_args(words))
     async with app.run_test(size=size) as pilot:
         await wait(lambda: app.link.is_open, pilot.pause)
@@ -99,17 +120,14 @@ async def wait(holds: Callable[[], object], pause: Callable[[float], Awaitable[N
 
 
 def picture(app: FullScreenClient) -> str:
-    """The screen as SVG, with the reader's own monospaced font: it loads nothing. The temporary directory has the name of a
-    home, of the same length."""
+    """The screen as SVG, with the reader's own monospaced font: it loads nothing."""
     svg = FONT_FACE.sub("", app.export_screenshot(title="jaato"))
-    place = str(Path(app.link.session.state.workspace).parents[1])
-    svg = svg.replace(place, f"{HOME}{'s' * len(place)}"[: len(place)])
     return svg.replace("Fira Code", "DejaVu Sans Mono, Menlo, Consolas")
 
 
 async def draw(root: Path) -> AsyncIterator[tuple[str, str]]:
     """The names and texts of all pictures."""
-    async with client(root / "narrow", (80, 24)) as (app, pilot):
+    async with client(root, (80, 24)) as (app, pilot):
         app.view.prompt.insert("the test of total fails, please mend it")
         await pilot.press("enter")
         await wait(lambda: app.view.questions.current, pilot.pause)
@@ -124,15 +142,17 @@ async def draw(root: Path) -> AsyncIterator[tuple[str, str]]:
         await pilot.pause(0.2)
         yield "terminal-light", picture(app)
         app.theme = "textual-dark"
-        for name in ("sessions", "usage", "context", "tools"):
+        for name in ("sessions", "usage", "context"):
             app.action_open(name)
-            await pilot.pause(0.6)
+            await wait(
+                lambda: [view for view in app.screen.query(LinesView) if view.id == "preview" and view.text],
+                pilot.pause,
+            )
             yield f"terminal-{name}", picture(app)
             await pilot.press("escape")
-        await pilot.press("f1")
-        await pilot.pause(0.3)
-        yield "terminal-keys", picture(app)
-        await pilot.press("escape")
+        await pilot.press("f2")
+        await pilot.pause(0.6)
+        yield "terminal-agents", picture(app)
     async with client(root / "wide", (130, 40)) as (app, pilot):
         app.view.prompt.insert("the test of total fails, please mend it")
         await pilot.press("enter")

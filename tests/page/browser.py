@@ -41,7 +41,7 @@ class Desk:
 
     def __init__(self, root: Path, **scripts: list[dict[str, Any]]) -> None:
         self.home = root
-        self.work = root / "work"
+        self.work = root / "dates"
         self.work.mkdir(parents=True)
         steps = {
             name: [

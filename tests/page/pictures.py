@@ -79,7 +79,7 @@ SCRIPTS: dict[str, list[dict[str, Any]]] = {
         ),
         called(
             ("delegate", {"task": "Which functions call parse?", "name": "callers"}),
-            ("delegate", {"task": "Which tests cover dates?", "name": "coverage"}),
+            ("delegate", {"task": "Which tests cover dates?", "name": "coverage", "background": True}),
         ),
         called(
             (
@@ -112,13 +112,44 @@ SCRIPTS: dict[str, list[dict[str, Any]]] = {
             ("setStepStatus", {"step_id": "4", "status": "completed"}),
         ),
         {"text": ANSWER},
+        called(("create_waypoint", {"description": "dates without a time are read"})),
+        {"text": "Dates without a time are midnight now."},
+        called(("create_waypoint", {"description": "dates without a time are refused"})),
+        {"text": "They are refused now, with an error that names the text."},
+        {"text": "`report.py` alone; nothing else imports `dates`."},
+        {"text": "No: `fromisoformat` is in the standard library."},
     ],
     "callers": [
-        called(("readFile", {"path": "report.py"})),
+        called(("readFile", {"path": "report.py"}), ("get_tool_schemas", {"names": ["delegate"]})),
+        called(("delegate", {"task": "Since when is the text cut?", "name": "history"})),
         {"text": "`report.py` calls `parse` twice and compares the results."},
     ],
     "coverage": [{"text": "There is one test, of the year."}],
+    "history": [{"text": "Since the first version of the file."}],
 }
+MORE = (
+    "Also read dates without a time.",
+    "/waypoint restore w1",
+    "Rather refuse them.",
+    "Who else uses this module?",
+    "Does it need a new dependency?",
+)
+"""What is sent after the answer: a branch of the waypoints, and more turns."""
+
+
+def grow(script: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A script with the usage of a conversation that grows."""
+    return [
+        {
+            "usage": {
+                "input_tokens": 8_400 + 900 * number,
+                "cached_input_tokens": 7_300 + 850 * number,
+                "output_tokens": 140 + len(step.get("text", "")),
+            },
+            **step,
+        }
+        for number, step in enumerate(script)
+    ]
 
 
 def begin(seen: Watched, server: Desk) -> None:
@@ -138,6 +169,18 @@ def finish(seen: Watched) -> None:
     seen.page.locator(".turn-end").first.wait_for()
 
 
+def go_on(seen: Watched) -> None:
+    """Send more messages, each once the turn before has ended."""
+    turns = 1
+    for text in MORE:
+        seen.send(text)
+        if text.startswith("/"):
+            seen.see("restored")
+            continue
+        turns += 1
+        seen.page.locator(".turn-end").nth(turns - 1).wait_for(state="attached")
+
+
 def open_panel(seen: Watched, name: str) -> None:
     """Open a panel by its tab."""
     seen.page.locator(".panel-tabs").get_by_role("button", name=name).click()
@@ -149,25 +192,38 @@ def take(root: Path, save: Callable[[str, Watched], None]) -> None:
     for look, options in {"desktop": DESKTOP, "phone": PHONE}.items():
         for scheme in ("light", "dark"):
             with (
-                desk(root / f"{look}-{scheme}", **SCRIPTS) as server,
+                desk(
+                    root / f"{look}-{scheme}", **{name: grow(script) for name, script in SCRIPTS.items()}
+                ) as server,
                 watched(server, color_scheme=scheme, reduced_motion="reduce", **options) as seen,
             ):
                 begin(seen, server)
                 save(f"question-{look}-{scheme}", seen)
+                save_panels(seen, f"{look}-{scheme}", save, "Plan", "Agents")
                 finish(seen)
                 save(f"answer-{look}-{scheme}", seen)
-                for panel in ("Plan", "Agents", "Waypoints", "Usage"):
-                    open_panel(seen, panel)
-                    save(f"{panel.lower()}-{look}-{scheme}", seen)
-                    seen.page.get_by_role("button", name=f"Close {panel}").click()
                 seen.page.locator(".timeline > summary").first.click()
                 seen.page.locator(".timeline-scale").scroll_into_view_if_needed()
                 save(f"timeline-{look}-{scheme}", seen)
+                seen.page.locator(".timeline > summary").first.click()
+                go_on(seen)
+                save_panels(seen, f"{look}-{scheme}", save, "Waypoints", "Usage")
+
+
+def save_panels(seen: Watched, look: str, save: Callable[[str, Watched], None], *panels: str) -> None:
+    """Open some panels one after another."""
+    for panel in panels:
+        open_panel(seen, panel)
+        save(f"{panel.lower()}-{look}", seen)
+        seen.page.get_by_role("button", name=f"Close {panel}").click()
 
 
 KEPT = (
     "question-desktop-light",
     "plan-desktop-dark",
+    "agents-desktop-light",
+    "timeline-desktop-dark",
+    "waypoints-desktop-dark",
     "usage-desktop-light",
     "question-phone-light",
     "answer-phone-dark",

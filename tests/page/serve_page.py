@@ -24,7 +24,7 @@ from jaato.settings import environment
 
 HOLD = "⏸"
 INFO = ModelInfo(
-    "demo-model", "scripted", context_limit=64_000, vision=True, price_input=3.0, price_output=15.0
+    "claude-sonnet-4-5", "scripted", context_limit=64_000, vision=True, price_input=3.0, price_output=15.0
 )
 
 
@@ -48,10 +48,10 @@ async def main(home: Path, port: int, script: Path, pause_s: float) -> None:
     """Serve until stopped."""
     scripts = msgspec.json.decode(script.read_bytes(), type=dict[str, list[Step]])
     cast = PacedCast(scripts, INFO)
-    cast.go, cast.pause_s = home / "work/go", pause_s
+    cast.go, cast.pause_s = home / "dates/go", pause_s
     base = SessionOptions(
         provider=cast,
-        model="demo-model",
+        model="claude-sonnet-4-5",
         state_dir=home / "state",
         environ={"HOME": str(home), "PATH": environment()["PATH"], "JAATO_SANDBOX": "full"},
     )
