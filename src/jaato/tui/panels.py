@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from jaato.cli.output.console import one_line
-from jaato.cli.output.printer import price_text
+from jaato.cli.output.printer import price_text, shorten_model
 from jaato.protocol.events.state import AgentView, State
 from jaato.protocol.specs import Plan
 from jaato.tui.transcript.blocks import SPINNER
@@ -233,11 +233,6 @@ class StatusLine(Widget):
             yield Text(price_text(state.cost_usd))
         if state.tasks:
             yield Text(f"{len(state.tasks)} in background")
-
-
-def shorten_model(model: str) -> str:
-    """The name of a model; of a path its last part."""
-    return model.rstrip("/").rpartition("/")[2] or model
 
 
 def abbreviate_count(count: int) -> str:

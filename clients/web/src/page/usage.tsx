@@ -36,7 +36,7 @@ export function Usage({ view, agentId }: { view: View; agentId: string }) {
 
 const KINDS: Record<string, string> = {
   system: "System prompt", instructions: "Instructions", tools: "Tools", user: "Your messages", enrichment: "Added to messages", assistant: "Replies",
-  thinking: "Thinking", calls: "Calls", results: "Results", summary: "Summary",
+  thinking: "Thinking", calls: "Calls", results: "Results", summary: "Summary", notes: "Notes",
 };
 
 function ContextBar({ view, agentId }: { view: View; agentId: string }) {

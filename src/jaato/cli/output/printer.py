@@ -207,7 +207,7 @@ def subagent_lines(event: Event, width: int, *, verbose: bool) -> Iterator[Line]
     match event:
         case AgentCreated():
             profile = f" as {event.profile}" if event.profile else ""
-            yield one_line(f"started{profile} ({event.provider} {event.model})", width), "dim"
+            yield one_line(f"started{profile} ({event.provider} {shorten_model(event.model)})", width), "dim"
         case MessageModel():
             lines = event.message.text.strip().splitlines()
             shown = lines if verbose else lines[:MAX_LINES]
@@ -272,6 +272,11 @@ def call_text(tool: str, arguments: dict[str, Any], width: int) -> str:
     if command is not None:
         parts = [str(command), *([f"({' '.join(parts)})"] if parts else [])]
     return one_line(" ".join([tool, *parts]), max(MIN_WIDTH, width))
+
+
+def shorten_model(model: str) -> str:
+    """The name of a model; of a path its last part."""
+    return model.rstrip("/").rpartition("/")[2] or model
 
 
 def value_text(value: Any) -> str:

@@ -183,7 +183,7 @@ class Browser(ModalScreen[None]):
             lines = await self.subject.preview(row.id)
         except JaatoError as error:
             lines = [(str(error), "red")]
-        if self.marked == row:
+        if self.is_attached and self.marked == row:  # it may have been left meanwhile
             self._show_lines(lines)
 
     def _show_lines(self, lines: Sequence[Line]) -> None:

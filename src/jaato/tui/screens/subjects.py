@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from jaato.cli.output.console import format_count, one_line, time_text
-from jaato.cli.output.printer import call_text
+from jaato.cli.output.printer import call_text, shorten_model
 from jaato.cli.output.transcript import entry_lines, plan_lines
 from jaato.cli.repl.slash_commands import switch_to
 from jaato.protocol.commands import HistoryRequest, SessionList, TaskStop, ToolsDisable
@@ -17,7 +17,7 @@ from jaato.protocol.events import MessageModel
 from jaato.protocol.frames import History, Sessions
 from jaato.protocol.specs import SessionEntry
 from jaato.tui.link import Link
-from jaato.tui.panels import find_plans, shorten_model, summarize_plan
+from jaato.tui.panels import find_plans, summarize_plan
 from jaato.tui.screens.browser import Action, Line, Row, Subject
 from jaato.tui.transcript.lines import shorten_path
 
