@@ -21,7 +21,7 @@ export async function exportSession(view: View): Promise<void> {
   for (const image of copy.querySelectorAll("img")) image.src = await dataUrl(image.src);
   const { state } = view.session;
   const title = oneLine(titleOf(state, state.session_id), 100);
-  const facts = escape(oneLine(`${state.model} · ${state.updated_at}`, 200));
+  const facts = escape(oneLine(`${state.model} · ${state.updated_at.slice(0, 16).replace("T", " ")} UTC`, 200));
   const policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
   const page = [
     `<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${policy}">`,
