@@ -279,6 +279,9 @@ class EditorSession:
 
     async def prompt(self, text: str, files: list[File]) -> schema.PromptResponse:
         """Send a message, or run a command, and wait for the end. Raises `JaatoError`s, `RequestError`."""
+        while self._return is not None and not self._return.done():
+            # a new server must receive the options of the session before a message
+            await asyncio.wait([self._return])
         await self._take_over()
         name, _, rest = text[1:].strip().partition(" ") if is_command(text) and not files else ("", "", "")
         known = {one.name: one.is_prompt for one in self.session.state.commands}
