@@ -369,9 +369,12 @@ def test_a_session_is_opened_once_by_its_own_id_and_directory(desk: Desk) -> Non
             assert not await load(name=session[:-2])
             assert not await load(cwd=desk.home)
             editor.updates.clear()
+            await editor.say(session, "second")  # it is still open
+            assert editor.text() == "two"
+            editor.updates.clear()
             assert await load()
-            await editor.say(session, "second")
-            assert editor.text() == "onetwo"
+            await editor.say(session, "third")
+            assert editor.text() == "onetwothree"
 
     run(story())
 

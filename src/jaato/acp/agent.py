@@ -288,8 +288,12 @@ class EditorAgent:
     async def _open(self, session_id: str, cwd: str, servers: list[Server] | None) -> EditorSession:
         """Open a stored session, with the options of this editor unless another client has it open."""
         creation = replace(self._creation_in(cwd, servers), session_id=replace_surrogates(session_id))
-        known = self._sessions.pop(session_id, None)
-        prompts, seq = ([], 0) if known is None else await known.leave(withdraw=True)
+        known = self._sessions.get(session_id)
+        if known is None:
+            return await self._attach(creation)
+        check_stored(known.session, creation)
+        del self._sessions[session_id]
+        prompts, seq = await known.leave(withdraw=True)
         try:
             session = await self._attach(creation)
         except JaatoError as error:
