@@ -121,6 +121,34 @@ def test_what_a_question_leaves_out_it_counts_and_shows(tmp_path: Path) -> None:
         assert call.locator(".arguments > div").count() == 5_000
 
 
+PASTE = """(words) => {
+    const given = new DataTransfer();
+    given.setData("text/plain", words);
+    const area = document.querySelector(".composer textarea");
+    area.dispatchEvent(new ClipboardEvent("paste", { clipboardData: given, bubbles: true, cancelable: true }));
+}"""
+
+
+def test_a_long_text_that_is_pasted(tmp_path: Path) -> None:
+    """It is a line beside the field, which could not be typed in otherwise, and is sent after what is written there."""
+    with desk(tmp_path, main=[{"text": "Read."}]) as server, watched(server) as seen:
+        seen.open(server)
+        seen.begin(server)
+        page = seen.page
+        page.evaluate(PASTE, "first " * 200_000)
+        page.evaluate(PASTE, "second " * 3_000 + "last")
+        page.get_by_text("Pasted text, 1,200,000 characters").wait_for()
+        page.get_by_text("Pasted text, 21,004 characters").wait_for()
+        page.get_by_role("button", name="Remove pasted text 1").click()
+        seen.send("Read this:")
+        seen.see("Read.")
+        assert page.locator(".attachments").count() == 0
+        said = page.locator(".message.user .said").inner_text()
+        assert said.startswith("Read this:\n\nsecond second")
+        assert "first" not in said
+        assert said.endswith("last")
+
+
 def test_a_long_line_with_and_without_carriage_returns() -> None:
     """What programs print is cleaned in time that grows with its length alone."""
     script = """

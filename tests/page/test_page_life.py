@@ -39,9 +39,14 @@ def fill(server: Desk, *sizes: int) -> list[str]:
 def test_sessions_switched_while_they_load(tmp_path: Path) -> None:
     """However fast the address changes, the last session is shown, followed and answered; no text of another is in it."""
     steps = [WRITE, {"text": "It was denied."}]
+    slow = (
+        "const send = WebSocket.prototype.send;"
+        " WebSocket.prototype.send = function (text) { setTimeout(() => send.call(this, text), 60); };"
+    )
     with desk(tmp_path, main=steps) as server:
         (other,) = fill(server, 3_000)
         with watched(server) as seen:
+            seen.page.context.add_init_script(slow)
             seen.open(server)
             seen.begin(server, name="Mine")
             seen.send("Go.")

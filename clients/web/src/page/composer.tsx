@@ -10,6 +10,8 @@ import { oneLine } from "./text.ts";
 
 const MAX_FILE_BYTES = 8 << 20;
 const TYPING_MS = 80;
+/** A longer text that is pasted stays out of the field, which lays out all of its text for each key. */
+const PASTED_CHARS = 20_000;
 /** Below this width there is no room for hints. */
 const NARROW_PX = 480;
 const IMAGES = /^image\/(png|jpeg|gif|webp)$/;
@@ -24,6 +26,7 @@ export function Composer({ view, status, show }: Props) {
   const draft = `draft.${view.session.id}`;
   const [text, setText] = useState(() => kept.get(draft));
   const [files, setFiles] = useState<readonly SentFile[]>([]);
+  const [pasted, setPasted] = useState<readonly string[]>([]);
   const [error, setError] = useState("");
   const [chosen, setChosen] = useState(0);
   const [dismissed, setDismissed] = useState("");
@@ -41,18 +44,19 @@ export function Composer({ view, status, show }: Props) {
   useLayoutEffect(() => {
     const area = field.current;
     if (!area) return;
-    area.style.height = "auto";
+    if (text.length < PASTED_CHARS) area.style.height = "auto";
     area.style.height = `${Math.min(area.scrollHeight, innerHeight * 0.4)}px`;
   }, [text]);
   useEffect(() => {
     if (matchMedia("(pointer: fine)").matches) field.current?.focus();
   }, []);
   const send = async () => {
-    const said = text.trim();
+    const said = [text, ...pasted].join("\n\n").trim();
     if ((!said && !files.length) || status !== "online") return;
-    const [before, attached] = [text, files];
+    const [before, attached, texts] = [text, files, pasted];
     change("");
     setFiles([]);
+    setPasted([]);
     setError("");
     view.atEnd = true;
     try {
@@ -61,6 +65,7 @@ export function Composer({ view, status, show }: Props) {
     } catch (failure) {
       setError((failure as Error).message);
       setFiles(attached);
+      setPasted(texts);
       setText((now) => now || before);
       if (!kept.get(draft)) kept.set(draft, before);
     }
@@ -74,6 +79,13 @@ export function Composer({ view, status, show }: Props) {
         setFiles((now) => [...now, { name: file.name || "image", mime_type: file.type, data }]);
       }
     }
+  };
+  const paste = (event: TargetedEvent<HTMLTextAreaElement, ClipboardEvent>) => {
+    const words = event.clipboardData?.getData("text/plain") ?? "";
+    if (words.length > PASTED_CHARS) setPasted([...pasted, words]);
+    else if (event.clipboardData?.files.length) void take(event.clipboardData.files);
+    else return;
+    event.preventDefault();
   };
   const press = (event: TargetedEvent<HTMLTextAreaElement, KeyboardEvent>) => {
     if (event.isComposing || event.keyCode === 229) return;
@@ -111,15 +123,18 @@ export function Composer({ view, status, show }: Props) {
         </ul>
       ) : null}
       <p role="alert" class="error-text">{error}</p>
-      {files.length ? (
-        <ul class="attachments">{files.map((file, index) => <li key={index}>{oneLine(file.name, 40)} <button type="button" class="quiet" aria-label={`Remove ${oneLine(file.name, 40)}`} onClick={() => setFiles(files.filter((_, at) => at !== index))}>×</button></li>)}</ul>
+      {files.length || pasted.length ? (
+        <ul class="attachments">
+          {pasted.map((words, index) => <li key={`t${index}`} title={oneLine(words, 400)}>Pasted text, {words.length.toLocaleString("en")} characters <button type="button" class="quiet" aria-label={`Remove pasted text ${index + 1}`} onClick={() => setPasted(pasted.filter((_, at) => at !== index))}>×</button></li>)}
+          {files.map((file, index) => <li key={index}>{oneLine(file.name, 40)} <button type="button" class="quiet" aria-label={`Remove ${oneLine(file.name, 40)}`} onClick={() => setFiles(files.filter((_, at) => at !== index))}>×</button></li>)}
+        </ul>
       ) : null}
       <div class="composer-row">
         <textarea ref={field} class="field" rows={1} aria-label="Message" placeholder={innerWidth < NARROW_PX ? "Message" : working ? "Write to the agent while it works…" : "Message, / for commands, @ for files"} value={text} dir="auto"
           aria-controls={completions.length ? "completions" : undefined} aria-autocomplete="list" aria-activedescendant={completions.length ? `completion-${chosen}` : undefined}
-          onInput={(event) => change(event.currentTarget.value)} onKeyDown={press} onPaste={(event) => { if (event.clipboardData?.files.length) { event.preventDefault(); void take(event.clipboardData.files); } }} />
+          onInput={(event) => change(event.currentTarget.value)} onKeyDown={press} onPaste={paste} />
         {working ? <button type="button" class="button danger" onClick={stop} title="Escape">Stop</button> : null}
-        <button type="submit" class="button primary" disabled={status !== "online" || (!text.trim() && !files.length)}>{working ? "Queue" : "Send"}</button>
+        <button type="submit" class="button primary" disabled={status !== "online" || (!text.trim() && !files.length && !pasted.length)}>{working ? "Queue" : "Send"}</button>
       </div>
     </form>
   );
