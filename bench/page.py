@@ -62,12 +62,10 @@ def open_rows(server: Desk, ids: dict[int, str]) -> list[Row]:
     rows: list[Row] = []
     for size, session_id in ids.items():
         with watched(server) as seen:
-            begun = time.perf_counter()
+            meter, begun = metered(seen), time.perf_counter()
             seen.open(server)
-            ready = time.perf_counter() - begun
-            meter = metered(seen)
-            before = spent_ms(meter)
-            interactive = before
+            ready, interactive = time.perf_counter() - begun, spent_ms(meter)
+            before = interactive
             seen.page.goto(f"{server.origin}/#s={session_id}")
             seen.page.locator(".turn-end").last.wait_for()
             seen.page.wait_for_timeout(300)
