@@ -29,7 +29,7 @@ class Prompt(TextArea):
     Prompt { height: auto; min-height: 3; max-height: 12; border: none; border-top: solid $primary 60%;
              border-bottom: solid $primary 60%; padding: 0 1; background: $background; scrollbar-size-vertical: 1; }
     Prompt:focus { border: none; border-top: solid $primary; border-bottom: solid $primary; }
-    Prompt.-working { border-top: solid $warning; border-bottom: solid $warning; }
+    Prompt.-working { border-top: solid $text-warning; border-bottom: solid $text-warning; border-title-color: $foreground; }
     """
     BINDINGS = [
         Binding("shift+enter,alt+enter,ctrl+j", "newline", "New line", show=False, id="prompt.newline"),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
@@ -25,6 +26,7 @@ from jaato.tui.questions.lines import Question, format_title, lay_out_question, 
 from jaato.tui.transcript.lines import make_strip
 from jaato.tui.transcript.looks import Looks
 
+BOLD = Style(bold=True)
 GUARD_S = 0.5
 """How long a question is visible before a key answers it: a key that comes sooner was meant for the prompt, or for the
 question before."""
@@ -40,11 +42,11 @@ class QuestionPanel(Vertical):
     """Shows the first pending question, and how many wait."""
 
     DEFAULT_CSS = """
-    QuestionPanel { display: none; height: auto; border: round $warning; padding: 0 1;
-                    border-title-color: $warning; border-title-style: bold; }
-    QuestionPanel:focus-within { border: heavy $warning; }
-    .-low QuestionPanel, .-low QuestionPanel:focus-within { border: none; border-top: solid $warning; padding: 0; }
-    .-low QuestionPanel:focus-within { border-top: heavy $warning; }
+    QuestionPanel { display: none; height: auto; border: round $text-warning; padding: 0 1;
+                    border-title-color: $text-warning; border-title-style: bold; }
+    QuestionPanel:focus-within { border: heavy $text-warning; }
+    .-low QuestionPanel, .-low QuestionPanel:focus-within { border: none; border-top: solid $text-warning; padding: 0; }
+    .-low QuestionPanel:focus-within { border-top: heavy $text-warning; }
     .-low QuestionPanel #answers { height: 1; }
     QuestionPanel #answers { height: auto; }
     """
@@ -98,7 +100,10 @@ class QuestionPanel(Vertical):
         if self._grace is not None:
             self._grace.stop()
             self._grace = None
-        self.border_title = Text(format_title(question, name_of(question.agent_id), len(self.pending)))
+        self.border_title = Text(
+            format_title(question, name_of(question.agent_id), len(self.pending)),
+            self.query_one(LinesView).looks.warn + BOLD,
+        )
         if self._shown is None or self._shown.question_id != question.question_id:
             self._shown, self._since = question, time.monotonic()
         self.show_keys()
