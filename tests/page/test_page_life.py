@@ -17,7 +17,9 @@ from jaato.server.auth.tokens import remove_token, tokens_file
 from jaato.storage.sqlite import SqliteStore
 
 pytestmark = pytest.mark.system
-WRITE = {"calls": [{"name": "run", "arguments": {"command": "printf x > x.txt", "need": ["write"]}}]}
+WRITE: dict[str, Any] = {
+    "calls": [{"name": "run", "arguments": {"command": "printf x > x.txt", "need": ["write"]}}]
+}
 
 
 @pytest.fixture(autouse=True)
@@ -169,7 +171,12 @@ class Altered:
 
         def connect(route: Any) -> None:
             server = route.connect_to_server()
-            route.on_message(lambda text: (self.sent.append(text), server.send(text)))
+
+            def keep(text: str) -> None:
+                self.sent.append(text)
+                server.send(text)
+
+            route.on_message(keep)
             server.on_message(lambda text: [route.send(json.dumps(one)) for one in change(json.loads(text))])
 
         seen.page.route_web_socket("**/v1/connect", connect)
