@@ -219,7 +219,7 @@ def test_texts_and_numbers_that_do_not_fit(tmp_path: Path) -> None:
         arguments.fill(json.dumps({"command": "true", "number": large + 2}))
         button.click()
         page.wait_for_timeout(300)
-        assert f'"number":{large + 2}' in altered.sent[-1]
+        assert any(f'"number":{large + 2}' in frame for frame in altered.sent)
 
 
 def test_events_of_a_newer_and_an_older_server(tmp_path: Path) -> None:
