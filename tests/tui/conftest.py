@@ -25,6 +25,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "JAATO_PROVIDER",
     ):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("JAATO_BACKGROUND_AFTER_S", "600")  # calls that a test holds open stay in the turn
     with tempfile.TemporaryDirectory(prefix="jaato-") as runtime:
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
         yield work

@@ -113,6 +113,22 @@ async def test_ctrl_c_empties_the_prompt_into_the_history(work: Path) -> None:
         assert one.app.view.prompt.text == "words"
 
 
+async def test_ctrl_c_leaves_from_a_screen(work: Path) -> None:
+    """In a screen or dialog it copies what is selected in its field, and leaves at the second press; the draft stays."""
+    async with studio(work, steps=[say("x")]) as one:
+        await one.type("draft")
+        await one.press("f3")
+        await one.type("words")
+        await one.press("shift+home", "ctrl+c")
+        assert one.app.clipboard == "words"
+        await one.press("end", "ctrl+c")
+        await one.see("Ctrl+C again leaves")
+        await one.press("ctrl+c")
+        await one.wait(lambda: one.app.left.is_set())
+    async with studio(work, steps=[say("x")]) as one:
+        assert one.app.view.prompt.text == "draft"
+
+
 async def test_ctrl_d_leaves_from_an_empty_prompt(work: Path) -> None:
     """With text before it, it deletes a character; without, it leaves, and does not stop the turn."""
     async with studio(work, steps=[say("x")]) as one:

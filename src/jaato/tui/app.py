@@ -20,6 +20,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.markup import escape
 from textual.screen import Screen
+from textual.widgets import Input, TextArea
 
 from jaato.errors import JaatoError
 from jaato.protocol.events import SessionInfo
@@ -84,7 +85,7 @@ class FullScreenClient(App[int]):
     TITLE = "jaato"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "Stop the agent", show=False, id="app.stop"),
-        Binding("ctrl+c", "interrupt", "Stop; leave (twice)", show=False, id="app.interrupt"),
+        Binding("ctrl+c", "interrupt", "Stop; leave (twice)", id="app.interrupt", priority=True),
         Binding("f2", "next_agent", "Next agent", id="app.next_agent", priority=True),
         Binding("pageup", "scroll(-1)", "Scroll up", show=False, id="app.page_up"),
         Binding("pagedown", "scroll(1)", "Scroll down", show=False, id="app.page_down"),
@@ -288,7 +289,10 @@ class FullScreenClient(App[int]):
 
     def action_interrupt(self) -> None:
         """Copy a selection; else stop the turn or empty the prompt, and leave at the second press. The draft is kept."""
-        if text := self.screen.get_selected_text():
+        field = self.focused
+        if isinstance(field, Input | TextArea) and field.selected_text:
+            self.copy_to_clipboard(field.selected_text)
+        elif text := self.screen.get_selected_text():
             self.copy_to_clipboard(text)
             self.screen.clear_selection()
         elif self._warning():
@@ -299,7 +303,7 @@ class FullScreenClient(App[int]):
             if self.link.is_busy:
                 self._interrupt_hint = "Ctrl+C again leaves · the turn is stopped"
                 self.action_stop()
-            elif self.view.area.set_aside():
+            elif self.screen is self.view and self.view.area.set_aside():
                 self._interrupt_hint = "Ctrl+C again leaves · Up brings the message back"
             self._interrupted_at = time.monotonic()
             self.set_timer(LEAVE_S, self.view.draw_status)

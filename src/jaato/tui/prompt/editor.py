@@ -38,7 +38,6 @@ class Prompt(TextArea):
         Binding("tab", "app.answer", "To the question, or the conversation", show=False, id="prompt.leave"),
         Binding("ctrl+t", "submit(True)", "Queue until the turn's end", show=False, id="prompt.queue"),
         Binding("alt+up", "app.take_back", "Take a queued one back", show=False, id="prompt.take_back"),
-        Binding("ctrl+c,super+c", "copy_or_leave", "Copy, stop or leave", show=False, id="prompt.copy"),
     ]
 
     class Submitted(Message):
@@ -181,13 +180,6 @@ class Prompt(TextArea):
             return False
         self.delete((row, found.start()), (row, column))
         return True
-
-    async def action_copy_or_leave(self) -> None:
-        """Copy what is selected; without a selection, the client decides."""
-        if self.selected_text:
-            self.app.copy_to_clipboard(self.selected_text)
-        else:
-            await self.run_action("app.interrupt")
 
 
 def find_image(text: str) -> Path | None:
