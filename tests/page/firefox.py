@@ -18,7 +18,7 @@ from websockets.sync.client import ClientConnection, connect
 from jaato.settings import environment
 
 FIREFOX = shutil.which("firefox-esr") or shutil.which("firefox") or ""
-WAIT_S = 30.0
+WAIT_S = 90.0
 ENTER = "\ue007"
 
 

@@ -14,6 +14,8 @@ from tests.page.test_looks import serious
 
 pytestmark = pytest.mark.system
 WAITS = "seq 1 900; while [ ! -e go ]; do sleep 0.05; done; echo second; while [ ! -e end ]; do sleep 0.05; done; exit 3"
+START_MS = 60_000
+"""For the start of an MCP server, whose client is imported first."""
 LEAVE_ALONE = [{"text": f"Noted, {number}."} for number in range(6)]
 
 
@@ -116,8 +118,8 @@ def test_permissions_are_shown_changed_and_revoked(tmp_path: Path) -> None:
         write,
         {"text": "Third."},
     ]
-    rules = tmp_path / "work/.jaato/permissions.json"
     with desk(tmp_path, main=steps) as server, watched(server) as seen:
+        rules = server.work / ".jaato/permissions.json"
         rules.parent.mkdir()
         rules.write_text(json.dumps({"version": 1, "blacklist": {"patterns": ["run(rm *)"]}}))
         page = begin(seen, server)
@@ -179,7 +181,7 @@ def test_mcp_servers_are_shown_and_connected(tmp_path: Path) -> None:
         rows["off"].get_by_text("switched off").wait_for()
         assert rows["off"].get_by_role("button").count() == 0
         press(page, "button", "Connect good")
-        rows["good"].get_by_text("running").wait_for()
+        rows["good"].get_by_text("running").wait_for(timeout=START_MS)
         rows["good"].get_by_text("handshake").wait_for()
         assert "tool" in rows["good"].inner_text()
         press(page, "button", "Restart good")
@@ -188,7 +190,7 @@ def test_mcp_servers_are_shown_and_connected(tmp_path: Path) -> None:
         page.get_by_role("button", name="Restart good", disabled=False).wait_for()
         rows["good"].get_by_text("started just now").wait_for()
         press(page, "button", "Connect gone")
-        rows["gone"].get_by_text("failed").wait_for()
+        rows["gone"].get_by_text("failed").wait_for(timeout=START_MS)
         page.locator(".panel").get_by_role("alert").get_by_text("gone").wait_for()
         page.get_by_role("button", name="Try again gone").wait_for()
         check_looks(page)
