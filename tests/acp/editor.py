@@ -39,68 +39,15 @@ class Terminal:
         return await self.process.wait()
 
 
-class Editor:
-    """What the editor shows and answers. `choose` gives the option of a permission request, None leaves it open."""
+class TerminalHost:
+    """The terminals of an editor, by id."""
 
-    def __init__(self, choose: Choose = lambda _call, _options: "allow_once") -> None:
-        self.choose = choose
-        self.updates: list[tuple[str, Any]] = []
-        self.requests: list[tuple[schema.ToolCallUpdate, list[schema.PermissionOption]]] = []
-        self.forms: list[Any] = []
-        self.form_answer: dict[str, Any] = {}
+    def __init__(self) -> None:
         self.terminals: dict[str, Terminal] = {}
         self.env: dict[str, str] = {}
         self.cwd = ""
         """The environment of terminals, and the directory that they begin in."""
-        self.buffers: dict[str, str] = {}
-        """The open files by path, with their text."""
-        self.file_requests: list[tuple[str, str]] = []
-        self.withdrawn: list[Any] = []
-        """The ids of requests that the agent has withdrawn."""
-        self.open: set[Any] = set()
-        """The ids of permission requests that were neither answered nor withdrawn."""
-        self.decided = asyncio.Event()
-        """Set it when `choose` gives another answer to open requests."""
         self.changed = asyncio.Event()
-        self.agent: ClientSideConnection
-        self.process: asyncio.subprocess.Process
-
-    async def request_permission(
-        self,
-        session_id: str,
-        tool_call: schema.ToolCallUpdate,
-        options: list[schema.PermissionOption],
-        **_: Any,
-    ) -> schema.RequestPermissionResponse:
-        self.requests.append((tool_call, options))
-        self.changed.set()
-        while (chosen := self.choose(tool_call, options)) is None:
-            await self.decided.wait()
-        if chosen == "cancelled":
-            return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
-        outcome = schema.AllowedOutcome(outcome="selected", option_id=str(chosen))
-        return schema.RequestPermissionResponse(outcome=outcome)
-
-    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
-        self.updates.append((session_id, update))
-        self.changed.set()
-
-    async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
-        self.forms.append((message, mode))
-        return schema.AcceptElicitationResponse(action="accept", content=self.form_answer)
-
-    async def read_text_file(self, session_id: str, path: str, **_: Any) -> schema.ReadTextFileResponse:
-        self.file_requests.append(("read", path))
-        if path not in self.buffers:
-            raise RequestError.resource_not_found(path)
-        return schema.ReadTextFileResponse(content=self.buffers[path])
-
-    async def write_text_file(self, session_id: str, path: str, content: str, **_: Any) -> None:
-        self.file_requests.append(("write", path))
-        self.buffers[path] = content
-        Path(path).write_text(content, newline="")
-
-    # --- terminals ---------------------------------------------------------------------------------------------------
 
     async def create_terminal(
         self, session_id: str, command: str, args: list[str] | None = None, **_: Any
@@ -146,6 +93,64 @@ class Editor:
             if terminal.process.returncode is None:
                 terminal.process.kill()
             await terminal.ended
+
+
+class Editor(TerminalHost):
+    """What the editor shows and answers. `choose` gives the option of a permission request, None leaves it open."""
+
+    def __init__(self, choose: Choose = lambda _call, _options: "allow_once") -> None:
+        super().__init__()
+        self.choose = choose
+        self.updates: list[tuple[str, Any]] = []
+        self.requests: list[tuple[schema.ToolCallUpdate, list[schema.PermissionOption]]] = []
+        self.forms: list[Any] = []
+        self.form_answer: dict[str, Any] = {}
+        self.buffers: dict[str, str] = {}
+        """The open files by path, with their text."""
+        self.file_requests: list[tuple[str, str]] = []
+        self.withdrawn: list[Any] = []
+        """The ids of requests that the agent has withdrawn."""
+        self.open: set[Any] = set()
+        """The ids of permission requests that were neither answered nor withdrawn."""
+        self.decided = asyncio.Event()
+        """Set it when `choose` gives another answer to open requests."""
+        self.agent: ClientSideConnection
+        self.process: asyncio.subprocess.Process
+
+    async def request_permission(
+        self,
+        session_id: str,
+        tool_call: schema.ToolCallUpdate,
+        options: list[schema.PermissionOption],
+        **_: Any,
+    ) -> schema.RequestPermissionResponse:
+        self.requests.append((tool_call, options))
+        self.changed.set()
+        while (chosen := self.choose(tool_call, options)) is None:
+            await self.decided.wait()
+        if chosen == "cancelled":
+            return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
+        outcome = schema.AllowedOutcome(outcome="selected", option_id=str(chosen))
+        return schema.RequestPermissionResponse(outcome=outcome)
+
+    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
+        self.updates.append((session_id, update))
+        self.changed.set()
+
+    async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
+        self.forms.append((message, mode))
+        return schema.AcceptElicitationResponse(action="accept", content=self.form_answer)
+
+    async def read_text_file(self, session_id: str, path: str, **_: Any) -> schema.ReadTextFileResponse:
+        self.file_requests.append(("read", path))
+        if path not in self.buffers:
+            raise RequestError.resource_not_found(path)
+        return schema.ReadTextFileResponse(content=self.buffers[path])
+
+    async def write_text_file(self, session_id: str, path: str, content: str, **_: Any) -> None:
+        self.file_requests.append(("write", path))
+        self.buffers[path] = content
+        Path(path).write_text(content, newline="")
 
     # --- files -------------------------------------------------------------------------------------------------------
 

@@ -291,13 +291,6 @@ class Session:
             self.inbox.stop_enriching()
         self.turns.stop()
 
-    def stop_call(self, call_id: str) -> bool:
-        """Stop what a running call waits for; whether there is such a call."""
-        call = self.tools.running.get(call_id)
-        if call is not None:
-            call.token.cancel()
-        return call is not None
-
     def _check_open(self) -> None:
         if self._closed:
             raise JaatoError(CLOSED)

@@ -178,7 +178,7 @@ class ToolRunner:
         self._journal = context.journal
         self.results = Results(context.journal)
         self.threads = ToolThreads(MAX_CALLS_AT_ONCE)
-        self.running: dict[str, Call] = {}
+        self._running: dict[str, Call] = {}
         """The calls whose tools run, by id."""
         self._slots = anyio.Semaphore(max(1, context.max_parallel_calls))
         self._loop = asyncio.get_running_loop()
@@ -320,6 +320,13 @@ class ToolRunner:
         """Cancellation ends more than the call."""
         return isinstance(error, (asyncio.CancelledError, GeneratorExit))
 
+    def stop_call(self, call_id: str) -> bool:
+        """Stop what a running call waits for; whether there is such a call."""
+        call = self._running.get(call_id)
+        if call is not None:
+            call.token.cancel()
+        return call is not None
+
     def close(self) -> None:
         """Flush held events and end the threads; there are no more calls."""
         self._journal.let_go()
@@ -344,7 +351,7 @@ class ToolRunner:
         call.arguments = copy_arguments(call.arguments)
         runner = asyncio.current_task(self._loop)
         before = CURRENT.set(call)
-        self.running[call.id] = call
+        self._running[call.id] = call
         try:
             if tool.is_async:
                 return await make_cancellable(tool.run(call.arguments, call), tool.name, runner)
@@ -364,7 +371,7 @@ class ToolRunner:
                 raise ToolError(f"{tool.name} raised GeneratorExit.") from error
             raise
         finally:
-            self.running.pop(call.id, None)
+            self._running.pop(call.id, None)
             CURRENT.reset(before)
 
     # --- doors -------------------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ async def stop_task(live: Live | None, task_id: str) -> Done:
 
 async def stop_call(live: Live | None, agent_id: str, call_id: str) -> Done:
     """Stop what a running call of an agent waits for. Raises `ConfigError` when there is no such call."""
-    if live is None or not live.session.supervisor.session_of(agent_id).stop_call(call_id):
+    if live is None or not live.session.supervisor.session_of(agent_id).tools.stop_call(call_id):
         raise ConfigError("No such call runs (any more).")
     return Done()
 
