@@ -56,7 +56,7 @@ async def main(home: Path, port: int, script: Path, pause_s: float) -> None:
         environ={"HOME": str(home), "PATH": environment()["PATH"], "JAATO_SANDBOX": "full"},
     )
     listeners = [bind_unix(home / "run/jaato.sock"), bind_tcp("127.0.0.1", port)]
-    async with run_server(ServerOptions(listeners, base=base, openai=home / "work")):
+    async with run_server(ServerOptions(listeners, base=base, openai=home / "dates")):
         with anyio.open_signal_receiver(signal.SIGTERM) as signals:
             print("ready", flush=True)
             async for _ in signals:

@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pexpect
 import pytest
@@ -246,6 +247,20 @@ def watched_viewer(seen: Watched, server: Any) -> Any:
     return Closing()
 
 
+def test_the_directory_of_a_link_is_suggested(tmp_path: Path) -> None:
+    """`jaato web` puts the directory where it was typed into the link; what is no text there is left out."""
+    with desk(tmp_path, main=[]) as server, watched(server) as seen:
+        for given, suggested in (
+            (quote(f"{server.work}/ä b"), f"{server.work}/ä b"),
+            ("%ff", f"{server.work}/ä b"),
+        ):
+            seen.page.goto("about:blank")
+            seen.page.goto(f"{server.link().partition('&in=')[0]}&in={given}")
+            seen.page.get_by_role("button", name="New", exact=True).click()
+            assert seen.page.get_by_label("Directory on the server").input_value() == suggested
+            assert "#" not in seen.page.url
+
+
 def test_by_keyboard_alone(tmp_path: Path) -> None:
     """A session is created, a message sent, a panel opened and closed, a command and a file completed without a mouse."""
     with desk(tmp_path, main=[{"text": "Hello, keyboard."}]) as server, watched(server) as seen:
@@ -254,6 +269,7 @@ def test_by_keyboard_alone(tmp_path: Path) -> None:
         page.get_by_role("button", name="New", exact=True).focus()
         page.keyboard.press("Enter")
         page.get_by_label("Directory on the server").focus()
+        page.keyboard.press("Control+A")
         page.keyboard.type(str(server.work))
         page.keyboard.press("Enter")
         page.get_by_text("Send a message to begin.").wait_for()

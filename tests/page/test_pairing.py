@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from tests.security.auth_server import Keep, status
@@ -45,7 +47,14 @@ def link_of(keep: Keep, *flags: str) -> tuple[str, str]:
     """A new link: the address of the page, and the code."""
     made = run_web(keep, "--no-open", *flags)
     assert made.returncode == 0, made.stderr
-    page, _, code = made.stdout.strip().partition("#pair=")
+    return split_link(made.stdout)
+
+
+def split_link(link: str) -> tuple[str, str]:
+    """The address of the page and the code of a link, which ends with the directory of its command."""
+    page, _, code = link.strip().partition("#pair=")
+    code, _, directory = code.partition("&in=")
+    assert unquote(directory) == os.getcwd()
     return page, code
 
 
@@ -293,7 +302,7 @@ def test_the_browser_is_given_a_private_file(served: Keep, tmp_path: Path) -> No
     assert "pair=" not in made.stdout + made.stderr + seen.read_text()
     file = Path(seen.read_text().removeprefix("file://"))
     assert file.stat().st_mode & 0o077 == 0
-    found = re.search(r"url=(http://[^\"]*)#pair=([\w-]+)\"", file.read_text())
+    found = re.search(r"url=(http://[^\"]*)#pair=([\w-]+)&amp;in=[^\"]+\"", file.read_text())
     assert found is not None
     assert status(exchange(served, found[2])) == 200
 
@@ -311,7 +320,7 @@ def test_the_server_is_started_if_it_is_not_running(tmp_path: Path) -> None:
         return made.stdout
 
     try:
-        page, _, code = run("web", "--no-open").strip().partition("#pair=")
+        page, code = split_link(run("web", "--no-open"))
         keep.port = int(page.rstrip("/").rpartition(":")[2])
         assert status(exchange(keep, code)) == 200
         assert run("serve", "--status").splitlines()[0].endswith(f" and ws://127.0.0.1:{keep.port}")

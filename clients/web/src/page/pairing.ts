@@ -13,14 +13,25 @@ export function pairedKey(): string {
 /** Take the code out of the address, so that neither the history nor a shared link has it. */
 export function takeCode(): string {
   const code = codeOf(location.hash);
+  const directory = directoryOf(location.hash);
+  if (code && directory) kept.set("workspace", directory);
   if (code) history.replaceState(null, "", location.pathname);
   return code;
 }
 
 /** The code in a link or in what was typed; empty without one. */
 export function codeOf(text: string): string {
-  const found = /(?:#pair=|^\s*)([A-Za-z0-9_-]{43})\s*$/.exec(text);
+  const found = /(?:#pair=|^\s*)([A-Za-z0-9_-]{43})(?:&in=\S*)?\s*$/.exec(text);
   return found?.[1] ?? "";
+}
+
+/** The directory in a link, in which `jaato web` was typed: new sessions suggest it. Empty without one. */
+function directoryOf(link: string): string {
+  try {
+    return decodeURIComponent(/&in=(\S*)\s*$/.exec(link)?.[1] ?? "");
+  } catch {
+    return ""; // no UTF-8
+  }
 }
 
 /** Exchange a code. Throws an error that says what to do. */

@@ -157,7 +157,12 @@ function Entry({ item, view, results, showAgent }: RowProps): ComponentChildren 
 }
 
 /** Who wrote a message: the page, or another client by its name. */
-function authorOf(message: Message): string {
+function isOwn(message: Message): boolean {
+  return (message.source ?? "user") === "user";
+}
+
+function writerOf(message: Message): string {
+  if (!isOwn(message)) return SOURCES[message.source ?? "user"] ?? "System";
   return message.by && message.by !== browserName() ? oneLine(message.by, 60) : "You";
 }
 
@@ -167,10 +172,10 @@ function UserMessage({ entry, view }: { entry: MessageUser; view: View }) {
   const { message } = entry;
   const first = message.parts[0];
   const words = first?.type === "text" ? first.text : "";
-  const own = (message.source ?? "user") === "user";
+  const own = isOwn(message);
   return (
     <article class={`message user ${own ? "" : "other"}`}>
-      <header><b>{own ? authorOf(message) : SOURCES[message.source ?? "user"]}</b> <time dateTime={entry.timestamp}>{clock(entry.timestamp)}</time></header>
+      <header><b>{writerOf(message)}</b> <time dateTime={entry.timestamp}>{clock(entry.timestamp)}</time></header>
       {own ? <div class="said" dir="auto"><LongText text={prose(words)} /></div> : <details><summary>{oneLine(words, 120)}</summary><Markdown text={words} /></details>}
       {message.parts.map((part, index) => (part.type === "media" ? <MediaView key={index} view={view} media={part} /> : null))}
     </article>
@@ -227,10 +232,12 @@ function Arriving({ streaming }: { streaming: Record<string, string> }) {
 
 function Queued({ message }: { message: Message }) {
   const first = message.parts[0];
+  const words = first?.type === "text" ? first.text : "";
+  const own = isOwn(message);
   return (
-    <article class="message user queued">
-      <header><b>{authorOf(message)}</b> <span class="tag">waits for the agent's next pause</span></header>
-      <div class="said" dir="auto">{first?.type === "text" ? prose(first.text) : ""}</div>
+    <article class={`message user queued ${own ? "" : "other"}`}>
+      <header><b>{writerOf(message)}</b> <span class="tag">{own ? "waits for the agent's next pause" : "reaches the agent with the next message"}</span></header>
+      {own ? <div class="said" dir="auto">{prose(words)}</div> : <details><summary>{oneLine(words, 120)}</summary><Markdown text={words} /></details>}
     </article>
   );
 }

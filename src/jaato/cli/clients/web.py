@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
+import os
 from argparse import Namespace
 from pathlib import Path
+from urllib.parse import quote
 
 from jaato.cli.connect import connect_or_start, connect_to
 from jaato.cli.exit_codes import OK, print_message
@@ -28,10 +30,11 @@ def main(args: Namespace) -> int:
         pairing = client.ask(PairingCreate(role=args.role))
     assert isinstance(pairing, Pairing)
     page = pairing.url.partition("#")[0]
-    if not args.no_open and open_browser(pairing.url):
+    link = f"{pairing.url}&in={quote(os.fsencode(os.getcwd()))}"  # new sessions suggest this directory
+    if not args.no_open and open_browser(link):
         print_message(f"opened {page} in the browser")
         return OK
-    print(pairing.url, flush=True)
+    print(link, flush=True)
     print_message(
         f"This link pairs one browser, once, within {pairing.valid_s / 60:.0f} minutes. A paired browser opens {page}"
     )
