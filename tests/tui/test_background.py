@@ -33,7 +33,7 @@ async def test_the_row_of_a_call_runs_on_in_the_background(work: Path) -> None:
         await one.wait(lambda: find_row(one) != row)
         (work / "go2").touch()
         (work / "go3").touch()
-        await one.see("✓ run for n in", "exit 3")
+        await one.see("✗ run for n in", "exit 3")
         assert "in background" not in one.screen
 
 
@@ -91,4 +91,4 @@ async def test_a_task_that_runs_is_joined(work: Path) -> None:
         await one.see("│ line 2")
         for name in ("go2", "go3"):
             (work / name).touch()
-        await one.see("exit 3", "✓ run for n in")
+        await one.see("exit 3", "✗ run for n in")
