@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
-from tests.kit import say
+from tests.kit import call, say
 from tests.server.serving import Raw, served
 from tests.server.test_resting import SLOW, begun, fifo, said, until
+from tests.server.test_wake import turns
 
 from jaato.client.blocking import Client
 from jaato.client.connection import connect
@@ -119,3 +121,33 @@ def test_a_client_of_another_protocol_is_told_what_to_do(
     for words in told:
         assert "This server speaks protocol 1, this client 2" in words
         assert "jaato serve --stop" in words
+
+
+def test_a_late_stop_ends_no_other_turn(tmp_path: Path) -> None:
+    """A stop that arrives when its turn is over, as after a lost connection, leaves the next one alone; one of it ends it."""
+    gate = fifo(tmp_path)
+
+    async def main() -> None:
+        async with (
+            served(
+                tmp_path,
+                [say("one"), call("run", command="cat gate"), say("two"), call("run", command="sleep 600")],
+            ) as server,
+            server.client() as client,
+        ):
+            session_id = await begun(client, tmp_path, allow=["run(cat *)", "run(sleep *)"])
+            await client.ask("message.send", text="first")
+            (first,) = await turns(client, session_id, 1)
+            await client.ask("message.send", text="second")
+            state = server.hub.pool.loaded[session_id].session.state
+            await until(lambda: "cat gate" in str(state.started))
+            await client.ask("session.stop", turn_id=first.turn_id)
+            await anyio.to_thread.run_sync(gate.write_text, "done")
+            await turns(client, session_id, 2)
+            await client.ask("message.send", text="third")
+            await until(lambda: "sleep 600" in str(state.started))
+            await client.ask("session.stop", turn_id=state.open_turn)
+            ended = await turns(client, session_id, 3)
+            assert [one.reason for one in ended] == ["stop", "stop", "cancelled"]
+
+    anyio.run(main)

@@ -172,8 +172,8 @@ class RemoteSession:
         return settled
 
     async def stop(self) -> None:
-        """Stop what the agent is doing, now."""
-        await self._ask(SessionStop(session_id=self.id))
+        """Stop what the agent is doing, now; a turn that begins later is not stopped."""
+        await self._ask(SessionStop(session_id=self.id, turn_id=self.state.open_turn or ""))
 
     async def execute(self, name: str, arguments: str = "") -> str:
         """Run a user command; returns its output."""

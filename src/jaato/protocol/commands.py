@@ -62,7 +62,9 @@ class ClarificationResponse(
 
 
 class SessionStop(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="session.stop"):
-    """Stop what the agent is doing, now."""
+    """Stop what the agent is doing, now; with `turn_id` only if that turn still runs, so that a late stop ends no other."""
+
+    turn_id: str = ""
 
 
 class CommandExecute(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="command.execute"):

@@ -134,9 +134,9 @@ export class Session {
     });
   }
 
-  /** Stop what the agent does. */
+  /** Stop what the agent does; a turn that begins later is not stopped. */
   stop(): Promise<protocol.Done> {
-    return this.#client.ask({ type: "session.stop", session_id: this.id });
+    return this.#client.ask({ type: "session.stop", session_id: this.id, turn_id: this.state.open_turn ?? "" });
   }
 
   /** Run a user command; what it printed. */

@@ -1004,11 +1004,12 @@ export interface SessionSettle {
   readonly session_id?: string;
 }
 
-/** Stop what the agent is doing, now. */
+/** Stop what the agent is doing, now; with `turn_id` only if that turn still runs, so that a late stop ends no other. */
 export interface SessionStop {
   readonly type: "session.stop";
   readonly id?: string;
   readonly session_id?: string;
+  readonly turn_id?: string;
 }
 
 /** Change a session's name, description or model; what is None stays. */

@@ -321,6 +321,8 @@ class CommandHandlers:
 
     async def _stop(self, command: SessionStop) -> Done:
         room = await self._room(command)
+        if command.turn_id and room.state.open_turn != command.turn_id:
+            return Done()  # the turn has ended meanwhile
         if room.session_id in self._hub.pool.loaded or is_unfinished(room.state):
             live = await self._hub.load(room.session_id)
             live.stops += 1
