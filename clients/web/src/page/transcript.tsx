@@ -60,7 +60,7 @@ export function Transcript({ view, agentId, showAgent }: Props) {
         {!items.length && !agent?.streaming["model"] ? <p class="muted begin">{root ? "Send a message to begin." : "This agent has not said anything yet."}</p> : null}
         {items.map((item) => <Row key={keyOf(item)} item={item} view={view} results={results} root={root} showAgent={showAgent} version={versionOf(item, view, results)} />)}
         {agent ? <Arriving streaming={agent.streaming} /> : null}
-        {agent ? Object.values(agent.queued).map((message) => <Queued key={message.id} message={message} />) : null}
+        {agent ? Object.values(agent.queued).map((message) => <Queued key={message.id} message={message} working={agent.status === "active"} />) : null}
         {view.progress ? <p class="muted">{oneLine(view.progress)}</p> : null}
         {agent?.status === "active" && !agent.streaming["model"] && !agent.streaming["thinking"] ? <p class="working"><span class="spinner" aria-hidden="true" />{agent.reason ? oneLine(agent.reason) : "Working…"}</p> : null}
         </div>
@@ -230,13 +230,13 @@ function Arriving({ streaming }: { streaming: Record<string, string> }) {
   );
 }
 
-function Queued({ message }: { message: Message }) {
+function Queued({ message, working }: { message: Message; working: boolean }) {
   const first = message.parts[0];
   const words = first?.type === "text" ? first.text : "";
   const own = isOwn(message);
   return (
     <article class={`message user queued ${own ? "" : "other"}`}>
-      <header><b>{writerOf(message)}</b> <span class="tag">{own ? "waits for the agent's next pause" : "reaches the agent with the next message"}</span></header>
+      <header><b>{writerOf(message)}</b> <span class="tag">{working ? "waits for the agent's next pause" : "reaches the agent with the next message"}</span></header>
       {own ? <div class="said" dir="auto">{prose(words)}</div> : <details><summary>{oneLine(words, 120)}</summary><Markdown text={words} /></details>}
     </article>
   );
