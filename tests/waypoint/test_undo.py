@@ -136,3 +136,40 @@ def test_after_a_deleted_waypoint(tmp_path: Path) -> None:
             assert a.read_text() == "a"
 
     anyio.run(main)
+
+
+def test_changes_that_were_taken_back_otherwise(tmp_path: Path) -> None:
+    """A message whose changes the user has taken back by hand is passed over."""
+    a, b = setting(tmp_path, "a", "b")
+    script = [ACTIVATE, update("a", "1"), say("One."), update("b", "2"), say("Two.")]
+
+    async def main() -> None:
+        async with session(tmp_path, script, plugins=PLUGINS, **asking(User())) as live:
+            await live.post("do one")
+            await live.post("do two")
+            b.write_text("b")
+            assert 'Took back what changed since "do one":\n  a: restored' in await undo(live)
+            assert (a.read_text(), b.read_text()) == ("a", "b")
+            assert NOTHING in await undo(live)
+
+    anyio.run(main)
+
+
+def test_force_after_an_undo_that_kept_a_file(tmp_path: Path) -> None:
+    """`--force` overrules what the undo before it has kept, and takes back no older change with it."""
+    a, b, c = setting(tmp_path, "a", "b", "c")
+    script = [ACTIVATE, update("a", "1"), say("One."), update("b", "2"), update("c", "2"), say("Two.")]
+
+    async def main() -> None:
+        async with session(tmp_path, script, plugins=PLUGINS, **asking(User())) as live:
+            await live.post("do one")
+            await live.post("do two")
+            c.write_text("mine")
+            assert "c: somebody else has changed it since" in await undo(live)
+            said = await undo(live, "--force")
+            assert 'Took back what changed since "do two":\n  c: restored' in said
+            assert (a.read_text(), b.read_text(), c.read_text()) == ("1", "b", "c")
+            assert 'since "do one":\n  a: restored' in await undo(live, "--force")
+            assert NOTHING in await undo(live, "--force")
+
+    anyio.run(main)

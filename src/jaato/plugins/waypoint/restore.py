@@ -18,7 +18,7 @@ from jaato.plugins.waypoint.past_state import (
     PathContent,
     read_path,
 )
-from jaato.plugins.waypoint.undo import UndoPoint, find_undo_point
+from jaato.plugins.waypoint.undo import UndoPoint, find_kept_point, find_undo_point
 from jaato.protocol import events
 from jaato.protocol.messages import Message
 from jaato.protocol.specs import Owner, Waypoint
@@ -293,11 +293,19 @@ class WaypointRestorer:
         await self._run_in_thread(lambda: self._changes.backups.pin(self._session_id, marks))
         return found
 
-    async def find_undo_point(self, messages: Iterable[Message]) -> UndoPoint | None:
-        """The point before the newest changes of this session that are in effect; None for no changes."""
+    async def find_undo_point(self, messages: Iterable[Message], *, force: bool = False) -> UndoPoint | None:
+        """The point before the newest changes of this session that are in effect; None for no changes. With `force` first
+        what the last restore has kept. Raises `ToolError`s."""
         records = await self._run_in_thread(lambda: self._changes.backups.since(""))
         own = [record for record in records if record.session_id == self._session_id]
-        return find_undo_point(own, self._log.tree, messages)
+        point = find_kept_point(own, self._log.tree, messages) if force else None
+        while (point := point or find_undo_point(own, self._log.tree, messages)) is not None:
+            plan = (await self.look_at(point, force=force)).plan
+            if plan or plan.kept:
+                return point
+            own = [record for record in own if record.id <= point.mark]  # taken back otherwise
+            point = None
+        return None
 
     async def undo(self, point: UndoPoint, call: Call, *, force: bool = False) -> RestoreResult:
         """Take the newest changes back, for the user; a waypoint is made of the point, unless nothing can be taken back.

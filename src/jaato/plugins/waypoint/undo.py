@@ -37,6 +37,16 @@ def find_undo_point(records: Sequence[Record], tree: Tree, messages: Iterable[Me
     return UndoPoint(id_before(first.id), labels[group])
 
 
+def find_kept_point(records: Sequence[Record], tree: Tree, messages: Iterable[Message]) -> UndoPoint | None:
+    """The point that the last restore went to, where it kept files and nothing has changed since; else None."""
+    waypoint = tree.waypoints[tree.current]
+    inside = [record for record in records if record.id > waypoint.mark]
+    if tree.saved or not inside or inside[-1].action != RESTORING:
+        return None
+    followed, labels = group_calls(messages)
+    return UndoPoint(waypoint.mark, labels[followed.get(inside[0].call_id, 0)])
+
+
 def group_calls(messages: Iterable[Message]) -> tuple[Mapping[str, int], Sequence[str]]:
     """Which message of the user each call followed, by the call's id, and the beginnings of these messages."""
     followed: dict[str, int] = {}
