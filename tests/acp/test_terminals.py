@@ -60,6 +60,25 @@ def test_a_command_is_followed_in_a_terminal(desk: Desk) -> None:
     run(story())
 
 
+def test_a_terminal_with_another_encoding(desk: Desk) -> None:
+    """Every character can be printed; one that a command prints in pieces is whole, and an escape has no effect."""
+    command = "echo begun ünï; while [ ! -e go ]; do sleep 0.05; done; printf '\\303'; sleep 0.3; "
+    script = desk.script(call("run", command=command + "printf '\\251\\033[31mred\\377\\r\\n'"), say("done"))
+
+    async def story() -> None:
+        async with editing(desk, *script, terminal=True) as editor:
+            editor.env = {"PYTHONIOENCODING": "ascii"}
+            session = await editor.new(desk)
+            turn = asyncio.create_task(editor.say(session, "go"))
+            terminal = await shown(editor, "begun")
+            (desk.work / "go").touch()
+            await turn
+            assert await terminal.ended == 0
+            assert terminal.output == "begun ünï\né[31mred\ufffd\n"
+
+    run(story())
+
+
 def test_a_short_command_needs_no_terminal(desk: Desk) -> None:
     """Its output is text, as for an editor without terminals."""
     script = desk.script(FAST, say("done"))

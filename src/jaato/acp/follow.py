@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from jaato.acp.terminals import HeldOutput, exit_code_of
-from jaato.cli.exit_codes import ERROR
+from jaato.cli.exit_codes import ERROR, set_encoding
 from jaato.cli.output.console import printable
 from jaato.client.address import Address
 from jaato.client.connection import connect
@@ -19,6 +19,7 @@ from jaato.protocol.events import Event, SessionInfo, ToolCallEnd, ToolOutput
 
 def main(arguments: list[str]) -> int:
     """Follow the call to its end; its exit code, or the reason on stderr and another code where that is not known."""
+    set_encoding()
     socket, session, call_id = arguments
     try:
         return asyncio.run(follow(Path(socket), session, call_id))

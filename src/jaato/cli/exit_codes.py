@@ -33,13 +33,18 @@ def run(args: Namespace) -> int:
     vars(builtins).update(
         exit=sys.exit, quit=sys.exit
     )  # the interpreter's close stdin when a tool calls them
+    set_encoding()
+    return finish(run_command(args))
+
+
+def set_encoding() -> None:
+    """Have the standard streams take every character: data is UTF-8, a terminal has an encoding of its own."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")
             if stream is sys.stdout and not stream.isatty():
-                reconfigure(encoding="utf-8")  # data is UTF-8; a terminal has an encoding of its own
-    return finish(run_command(args))
+                reconfigure(encoding="utf-8")
 
 
 def finish(code: int) -> int:
