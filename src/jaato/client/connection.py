@@ -90,6 +90,8 @@ class Client:
         self._welcome: Welcome | None = None
         self.sessions: dict[str, RemoteSession] = {}
         self._on_file: OnFile | None = None
+        self._held: dict[str, list[Command]] = {}
+        """By the id of a command that opens a session again, those for it that are sent once it has been answered."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.on_connection: Callable[[bool], None] = lambda _there: None
         """Called with False on a disconnect and with True after a reconnect."""
@@ -198,9 +200,16 @@ class Client:
 
     def _begin(self, transport: Transport, welcome: Welcome) -> None:
         self._transport, self._welcome, self.in_process = transport, welcome, transport.in_process
+        self._held.clear()
+        opening: dict[str, str] = {}
         for command, _ in list(self._waiting.values()):
             if isinstance(command, SessionCreate):
-                transport.send(encode(command))  # first: attaching would open the session with other options
+                transport.send(
+                    encode(command)
+                )  # first: anything else would open the session with other options
+                if command.session_id:
+                    opening[command.session_id] = command.id
+                    self._held[command.id] = []
         for session in self.sessions.values():
             if session.watched:
                 transport.send(encode(session.attachment()))
@@ -209,7 +218,11 @@ class Client:
                 reply.set_exception(
                     ServerGone("The connection was lost; whether the command was carried out is not known.")
                 )
-            elif not isinstance(command, SessionCreate):
+            elif isinstance(command, SessionCreate):
+                pass
+            elif command.session_id in opening:
+                self._held[opening[command.session_id]].append(command)
+            else:
                 transport.send(encode(command))
         self._there.set()
         self.on_connection(True)
@@ -284,6 +297,7 @@ class Client:
             await self.ask(await on_file(request))
 
     def _on_reply(self, reply: Reply) -> None:
+        self._send_held(reply.id)
         command, waiting = self._waiting.get(reply.id, (None, None))
         if command is None or waiting is None or waiting.done():
             return
@@ -294,6 +308,17 @@ class Client:
                 waiting.set_exception(error)
             case result:
                 waiting.set_result(result)
+
+    def _send_held(self, answered: str) -> None:
+        """Send what has waited until a session is open again, to which this client serves files as before."""
+        held = [command for command in self._held.pop(answered, ()) if command.id in self._waiting]
+        session = self.sessions.get(held[0].session_id) if held else None
+        if session is not None and session.serves_files:
+            held.insert(0, session.attachment())
+        for command in held:
+            if self._transport is not None:
+                with contextlib.suppress(ConnectionFault):  # sent again after the reconnect
+                    self._transport.send(encode(command))
 
     def _on_event(self, event: Event) -> None:
         session = self.sessions.get(event.session_id)
