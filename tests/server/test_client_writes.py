@@ -255,8 +255,8 @@ def test_a_client_that_only_reads(tmp_path: Path, work: Path) -> None:
     assert kept_texts(work) == ["one\ntwo\n", "one\ntwo\nthree\n"]
 
 
-def test_a_waypoint_brings_back_what_the_disk_held(tmp_path: Path, work: Path) -> None:
-    """Unsaved text that was edited counts as saved by the call: before it, the disk had the older text."""
+def test_a_waypoint_keeps_unsaved_text(tmp_path: Path, work: Path) -> None:
+    """Unsaved text that was edited counts as saved by the user just before, and is what the first change found."""
     script = [
         call("get_tool_schemas", names=["create_waypoint", "restore_waypoint", "updateFile"]),
         call("create_waypoint", description="before"),
@@ -273,5 +273,5 @@ def test_a_waypoint_brings_back_what_the_disk_held(tmp_path: Path, work: Path) -
 
     run(story())
     assert buffers.writes == [("a.txt", "one\n2\nthree\n")]
-    assert (work / "a.txt").read_text() == "one\ntwo\n"
-    assert "one\ntwo\nthree\n" in kept_texts(work)
+    assert (work / "a.txt").read_text() == "one\ntwo\nthree\n"
+    assert "one\ntwo\n" in kept_texts(work)

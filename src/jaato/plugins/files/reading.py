@@ -84,9 +84,9 @@ def read_lines(roots: Roots, path: str, offset: int, limit: int | None, call: Ca
         if files is not None and size <= MAX_TEXT_BYTES:
             file.seek(len(form.mark))
             data = file.read(MAX_TEXT_BYTES)
+            text = data.decode(form.encoding, form.errors)
             with roots.locate(path) as place:
-                label = roots.label(place)
-            buffer = read_buffer(files, label, data.decode(form.encoding, form.errors), form, call.token)
+                buffer = read_buffer(files, roots, place, text, form, call.token)
             if buffer is not None and buffer.note:
                 data = data if buffer.unsaved is None else buffer.unsaved.encode()
                 return f"{show_lines(io.BytesIO(data), form, len(data), path, offset, limit, call)}\n[{buffer.note}]"

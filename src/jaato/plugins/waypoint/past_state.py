@@ -12,7 +12,7 @@ from jaato.errors import ToolError
 from jaato.tools.filesystem.atomic import is_below
 from jaato.tools.filesystem.backup_directory import Record, State, content_key, state_of
 from jaato.tools.filesystem.backups import MAX_FILE_BYTES
-from jaato.tools.filesystem.changes import Changes
+from jaato.tools.filesystem.changes import SAVING, Changes
 from jaato.tools.filesystem.errors import FileMissing
 from jaato.tools.filesystem.transactions import FileMove
 from jaato.tools.filesystem.undo import digest_of, is_moved
@@ -121,10 +121,14 @@ class PastState:
         return ABSENT if place is None else self.look(place)
 
     def go_back(self, records: Sequence[Record]) -> None:
-        """Take records back, which are given oldest first."""
+        """Take records back, which are given oldest first. What the user had not saved when a file was first changed stays:
+        the change found it."""
         partners = {arriving.id: leaving for leaving, arriving in pair_moves(records)}
+        first = {record.path: record.id for record in reversed(records)}
         for record in reversed(records):
-            if record.other is None:
+            if record.action == SAVING and first[record.path] == record.id:
+                self.made |= set(record.made)
+            elif record.other is None:
                 self._edit(record)
             elif (leaving := partners.get(record.id)) is not None:
                 self._move(leaving, record)

@@ -42,6 +42,8 @@ from jaato.tools.filesystem.safe_open import ResolvedPath
 from jaato.tools.filesystem.text_encoding import Form, form_of
 
 MAX_EDIT_BYTES = 64 << 20
+SAVING = "save"
+"""The action of records of unsaved text that was edited: as if the user had saved it just before."""
 
 
 class TooLarge(ToolError):
@@ -205,7 +207,7 @@ class Changes:
         files = files_of(call) if call is not None else None
         buffer = None
         if files is not None and call is not None:
-            buffer = read_buffer(files, target.label, text, form, call.token)
+            buffer = read_buffer(files, self.roots, target.place, text, form, call.token)
             if buffer is not None and buffer.unsaved is not None:
                 text = buffer.unsaved
         return Loaded(target, seen, form, text, buffer)
@@ -295,6 +297,8 @@ class Changes:
                     for change, made in zip(changes, ready, strict=True):
                         if not self._publish_by_client(change, dirs, call):
                             self.publish(change, made, dirs)
+                            if change.buffer is not None:
+                                change.buffer.note_disk_written(change.target.label)
                 self.backups.end(dirs, begun)
                 record_changes(call, changes)
             except BaseException as error:
@@ -340,7 +344,7 @@ class Changes:
         neither is lost."""
         digest, size = self.backups.keep(dirs, unsaved.encode())
         change.saving = self.backups.record(
-            dirs, replace(record, action="save", after=content_key("file", digest))
+            dirs, replace(record, action=SAVING, after=content_key("file", digest))
         )
         return replace(record, digest=digest, size_bytes=size, made=[])
 
@@ -361,7 +365,7 @@ class Changes:
             return False
         target = change.target
         try:
-            written = write_by_client(buffer, target.label, target.place, seen, content, call.token)
+            written = write_by_client(buffer, self.roots, target.place, seen, content, call.token)
         except FileFailed:
             change.kept = True
             raise

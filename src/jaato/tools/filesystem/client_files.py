@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -11,6 +12,7 @@ from jaato.tools.call import Call
 from jaato.tools.cancel import CancelToken
 from jaato.tools.filesystem.atomic import read_at
 from jaato.tools.filesystem.atomic_replace import FileState, refuse_changed
+from jaato.tools.filesystem.containment import Roots
 from jaato.tools.filesystem.errors import FileFailed, explain_os_error
 from jaato.tools.filesystem.safe_open import ResolvedPath
 from jaato.tools.filesystem.text_encoding import ODD, Form, NormalizedText
@@ -74,6 +76,11 @@ class Buffer:
         """Whether the client is to write the file."""
         return self.raw is not None and self.files.can_write
 
+    def note_disk_written(self, path: str) -> None:
+        """Note that the disk has a change of this text that the client has not written, and has yet to load."""
+        if self.raw is not None:
+            note_synced(self.files, path, self.raw.removeprefix("\ufeff"))
+
 
 def served_files(services: Any) -> ClientFiles | None:
     """The files that a client serves to a session with these services; None where no client does."""
@@ -86,15 +93,21 @@ def files_of(call: Call) -> ClientFiles | None:
     return served_files(call.services)
 
 
-def read_buffer(files: ClientFiles, path: str, disk: str, form: Form, token: CancelToken) -> Buffer | None:
+def read_buffer(
+    files: ClientFiles, roots: Roots, place: ResolvedPath, disk: str, form: Form, token: CancelToken
+) -> Buffer | None:
     """What a client has of a file whose text on the disk is `disk`; None where it is not asked: for a file that is large, or
-    not plain UTF-8, so that a client could give its bytes back wrongly."""
+    not plain UTF-8, so that a client could give its bytes back wrongly. Raises `FileChanged` where the path leads elsewhere
+    meanwhile."""
     if form != Form() or len(disk) > MAX_TEXT_BYTES or ODD.search(disk):
         return None
+    path = roots.label(place)
     try:
         raw = files.read(path, token)
     except ClientProblem as problem:
         return Buffer(files, note="" if problem.has_answered else f"from the disk: {problem}")
+    if not leads_to(roots, path, place):
+        raise refuse_changed(path)
     lined = NormalizedText(disk)
     given = raw.removeprefix("\ufeff").replace("\r\n", "\n")
     plain = bool(lined.returns) and "\r\n" not in raw
@@ -110,6 +123,16 @@ def read_buffer(files: ClientFiles, path: str, disk: str, form: Form, token: Can
         "unsaved text of the client, which differs from the file on the disk that commands and searches see"
     )
     return Buffer(files, raw, note, unsaved, plain)
+
+
+def leads_to(roots: Roots, path: str, place: ResolvedPath) -> bool:
+    """Whether a path still leads to a place without a link: a client goes by the name."""
+    try:
+        with roots.locate(path, follow=False) as now:
+            same = os.path.samestat(os.fstat(now.dir_fd), os.fstat(place.dir_fd))
+            return same and now.name == place.name and not (now.info and stat.S_ISLNK(now.info.st_mode))
+    except ToolError:
+        return False
 
 
 def note_synced(files: ClientFiles, path: str, text: str) -> None:
@@ -153,24 +176,25 @@ class Written(NamedTuple):
 
 def write_by_client(
     buffer: Buffer,
-    label: str,
+    roots: Roots,
     place: ResolvedPath,
     seen: FileState | None,
     content: bytes,
     token: CancelToken,
 ) -> Written:
     """Have a client write and save a file, and look at the disk afterwards. Raises `FileChanged` where the file or the buffer
-    is not as it was read any more, and `FileFailed` where the client failed and left other text."""
-    files = buffer.files
-    if not (state_at(place, label) is None if seen is None else seen.is_at(place.dir_fd, place.name)):
-        raise refuse_changed(label)
+    is not as it was read any more, or the path leads elsewhere, and `FileFailed` where the client failed and left other
+    text."""
+    files, label = buffer.files, roots.label(place)
     try:
         unchanged = files.read(label, token) == buffer.raw
     except ClientProblem as problem:
         if not (seen is None and problem.has_answered):
             return Written(seen, False, f"written to the disk: {problem}")
         unchanged = True  # it is as new to the client as it was
-    if not unchanged:
+    # last, as the client may have taken long, and what it replaces is in no backup
+    same = state_at(place, label) is None if seen is None else seen.is_at(place.dir_fd, place.name)
+    if not (unchanged and same and leads_to(roots, label, place)):
         raise refuse_changed(label)
     text = content.decode()
     failure = ""
