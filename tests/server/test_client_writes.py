@@ -275,3 +275,45 @@ def test_a_waypoint_keeps_unsaved_text(tmp_path: Path, work: Path) -> None:
     assert buffers.writes == [("a.txt", "one\n2\nthree\n")]
     assert (work / "a.txt").read_text() == "one\ntwo\nthree\n"
     assert "one\ntwo\n" in kept_texts(work)
+
+
+@pytest.mark.parametrize(("save", "serves"), [(None, "read"), (refuse, "write")], ids=["read", "refused"])
+def test_a_second_edit_keeps_the_first(tmp_path: Path, work: Path, save: Save | None, serves: str) -> None:
+    """Where the disk was written and the client still has the text before it, the next edit applies to the disk."""
+    buffers = Buffers(work, {"a.txt": "one\ntwo\nthree\n"}, save)
+    again = call("updateFile", path="a.txt", old="one", new="1")
+
+    async def story() -> None:
+        async with working(tmp_path, [ACTIVATE, UPDATE, again, READ, say("done")], buffers, serves) as (
+            _,
+            session,
+        ):
+            *_, read = await results_of(session)
+            assert text_of(read).startswith("1\n2\nthree\n\n[from the disk: ")
+
+    run(story())
+    assert (work / "a.txt").read_text() == "1\n2\nthree\n"
+
+
+def test_undo_keeps_unsaved_text(tmp_path: Path, work: Path) -> None:
+    """`/undo` brings back what was unsaved before the first of its changes: it takes back nothing of the user's."""
+    buffers = Buffers(work, {"a.txt": "one\ntwo\nthree\n"})
+    again = call("updateFile", path="a.txt", old="one", new="1")
+
+    async def type_more(_request: FileRequest) -> None:
+        if len(buffers.writes) == 1 and "four" not in buffers.texts["a.txt"]:
+            buffers.texts["a.txt"] += "four\n"
+
+    buffers.before_answer = type_more
+
+    async def story() -> None:
+        async with working(tmp_path, [ACTIVATE, UPDATE, again, say("done")], buffers) as (_, session):
+            await results_of(session)
+            assert (work / "a.txt").read_text() == "1\n2\nthree\nfour\n"
+            assert "a.txt: restored" in str(await session.execute("undo", ""))
+            assert (work / "a.txt").read_text() == "one\ntwo\nthree\n"
+            assert "nothing to undo" in str(await session.execute("undo", ""))
+            await session.execute("waypoint", "restore w2")
+
+    run(story())
+    assert (work / "a.txt").read_text() == "1\n2\nthree\nfour\n"
