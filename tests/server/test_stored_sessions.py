@@ -83,6 +83,28 @@ def test_a_client_searches_and_forks(tmp_path: Path) -> None:
     anyio.run(main)
 
 
+def test_a_session_without_a_name_is_titled_by_its_first_message(tmp_path: Path) -> None:
+    """As soon as it has one, in lists and searches; a name or description counts first."""
+
+    async def main() -> None:
+        async with (
+            served(tmp_path, [Step(text="One."), Step(text="Two.")]) as server,
+            server.client("one") as client,
+        ):
+            made = await client.ask("session.create", workspace=str(tmp_path / "work"))
+            assert isinstance(made.result, Opened)
+            assert [entry.description for entry in await listed(client)] == [None]
+            for text in ("a needle\nin a haystack", "another needle"):
+                await finished(client, made.result.session_id, text)
+                for fields in ({}, {"query": "needle"}):
+                    (entry,) = await listed(client, **fields)
+                    assert entry.description == "a needle in a haystack"
+            await client.ask("session.update", session_id=made.result.session_id, description="sewing")
+            assert [entry.description for entry in await listed(client)] == ["sewing"]
+
+    anyio.run(main)
+
+
 def test_what_a_crash_cut_off_is_listed_so(tmp_path: Path) -> None:
     """After kill -9 the session that was in a turn is listed as interrupted, one that was at rest is not; when the turn has
     gone on to its end, none is."""

@@ -64,6 +64,8 @@ class Hub:
         self.files = WorkspaceFiles()
         self.pair_browser: Callable[[Role], Awaitable[Pairing]] | None = None
         """Makes the link of `pairing.create`; None where there is no page."""
+        self.titles: dict[str, str] = {}
+        """By session, the beginning of its first message, which titles it in lists until it has a name."""
         self.list_changed = False
         """Whether the list of sessions has changed since it was last published."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import anyio
@@ -18,6 +19,8 @@ from jaato.server.sessions.listing import entries, is_stored, page_entries
 SEARCHING = anyio.CapacityLimiter(2)
 """The threads for searches; a cancelled search still occupies one, so they have a limit of their own."""
 MOST_LISTED = 500
+MOST_TITLES = 10_000
+"""First messages that are kept in memory."""
 
 
 async def list_sessions(hub: Hub, command: SessionList) -> Sessions:
@@ -29,14 +32,24 @@ async def list_sessions(hub: Hub, command: SessionList) -> Sessions:
     rows, cursor = entries(
         hub.store, hub.pool.loaded, hub.interrupted, command.workspace, limit, command.cursor
     )
-    return Sessions([with_title(hub, row) for row in rows], cursor)
+    return Sessions(await add_titles(hub, rows), cursor)
 
 
-def with_title(hub: Hub, row: SessionEntry) -> SessionEntry:
-    """A row with its first message where it has neither a name nor a description."""
-    if row.name or row.description:
-        return row
-    return replace(row, description=read_first_message(hub.store, row.id, hub.secrets) or None)
+async def add_titles(hub: Hub, rows: Sequence[SessionEntry]) -> list[SessionEntry]:
+    """The rows, with the first message of those that have neither a name nor a description."""
+    untitled = {row.id for row in rows if not (row.name or row.description)}
+    if unread := [session_id for session_id in untitled if session_id not in hub.titles]:
+        found = await anyio.to_thread.run_sync(read_titles, hub, unread, limiter=SEARCHING)
+        if len(hub.titles) > MOST_TITLES:
+            hub.titles.clear()
+        hub.titles |= found
+    return [replace(row, description=hub.titles.get(row.id)) if row.id in untitled else row for row in rows]
+
+
+def read_titles(hub: Hub, session_ids: Sequence[str]) -> dict[str, str]:
+    """The beginnings of the first messages by session, as far as there are any."""
+    texts = ((one, read_first_message(hub.store, one, hub.secrets)) for one in session_ids)
+    return {session_id: text for session_id, text in texts if text}
 
 
 async def search_sessions(hub: Hub, command: SessionList, limit: int) -> Sessions:
@@ -53,7 +66,8 @@ async def search_sessions(hub: Hub, command: SessionList, limit: int) -> Session
     rows = [hit.row for hit in hits.found]
     found = {hit.row.id: hit.snippet for hit in hits.found}
     await hub.interrupted.refresh(hub.pool.loaded)
-    return Sessions(*page_entries(hub.pool.loaded, hub.interrupted, rows, limit, found))
+    rows, cursor = page_entries(hub.pool.loaded, hub.interrupted, rows, limit, found)
+    return Sessions(await add_titles(hub, rows), cursor)
 
 
 async def fork_session(hub: Hub, command: SessionFork, session_id: str) -> Opened:
