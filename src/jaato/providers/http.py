@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeVar
 
@@ -143,15 +143,19 @@ async def list_offered_models(provider: Provider) -> list[str]:
 
 
 async def suggest_models(provider: Provider, model: str) -> str:
-    """A question that names up to three offered models like this one, else those that are offered; empty without a list."""
+    """A sentence that names up to three offered models like this one, else some that are offered; empty without a list."""
     from difflib import get_close_matches
 
     names = [name for name in await list_offered_models(provider) if name != model]
     if near := get_close_matches(model, names, n=3, cutoff=0.5):
         return f"Did you mean {' or '.join(near)}?"
+    return f"It offers {join_names(names)}; choose one with --model or /model." if names else ""
+
+
+def join_names(names: Sequence[str]) -> str:
+    """The first of some models' names."""
     more = ", …" if len(names) > MAX_NAMED else ""
-    offered = f"{', '.join(name[:MAX_NAME_CHARS] for name in names[:MAX_NAMED])}{more}"
-    return f"It offers {offered}; choose one with --model or /model." if names else ""
+    return ", ".join(name[:MAX_NAME_CHARS] for name in names[:MAX_NAMED]) + more
 
 
 Key = str | Callable[[], Awaitable[str]] | None

@@ -146,7 +146,7 @@ async def pick_provider(
 async def find_only_model(name: str, settings: Settings, api_key: str | None) -> str | None:
     """The model that a compatible server offers, if it is the only one, those for embeddings aside; None where the default of
     the provider is to be used. Raises `ConfigError` that names several where there is no default."""
-    from jaato.providers.http import MAX_NAME_CHARS, MAX_NAMED, list_offered_models
+    from jaato.providers.http import join_names, list_offered_models
     from jaato.providers.profiles import PROFILES
 
     profile, default = PROFILES[name], PROFILES[name].default_model
@@ -160,9 +160,7 @@ async def find_only_model(name: str, settings: Settings, api_key: str | None) ->
     finally:
         await provider.aclose()
     if len(names) > 1 and default is None:
-        shown = ", ".join(one[:MAX_NAME_CHARS] for one in names[:MAX_NAMED])
-        more = ", …" if len(names) > MAX_NAMED else ""
-        raise ConfigError(f"Say which model {name} should use: --model NAME, such as {shown}{more}.")
+        raise ConfigError(f"Say which model {name} should use: --model NAME, such as {join_names(names)}.")
     return names[0] if len(names) == 1 else None
 
 
