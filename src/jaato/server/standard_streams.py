@@ -82,7 +82,7 @@ class LineStreams:
         """Write a line, which ends with a newline; False when the client reads no more, after which nothing is read."""
         async with self.writing:
             if self._unfinished is not None:
-                await asyncio.shield(self._unfinished)  # so that no line begins within another
+                await asyncio.wait([self._unfinished])  # so that no line begins within another
             if await self._write(text.encode()):
                 return True
             self.stop()
