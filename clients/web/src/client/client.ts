@@ -39,7 +39,7 @@ export class Client {
     return this.attach(made.session_id);
   }
 
-  /** Watch a session, by id, unique prefix or name. Whoever has attached as often as detached watches it no longer. */
+  /** Watch a session, by id, unique prefix or name, until it is detached as often as it was attached. */
   async attach(id: string): Promise<Session> {
     let session = this.#sessions.get(id);
     if (!session) {

@@ -5,7 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { ToolCallEnd } from "../client/index.ts";
 import { confirmDialog } from "./dialog.tsx";
 import { exitCode, structuredOf, textOf } from "./results.ts";
-import { useView, type View } from "./store.ts";
+import { isOwner, useView, type View } from "./store.ts";
 import type { Task } from "./tasks.ts";
 import { oneLine, printed, visible } from "./text.ts";
 import { argumentsText, duration } from "./wording.ts";
@@ -62,7 +62,7 @@ function TaskView({ view, task }: { view: View; task: Task }) {
   const [error, setError] = useState("");
   const running = task.status === "running";
   const now = useClock(running);
-  const owner = view.client.connection.welcome?.role === "owner";
+  const owner = isOwner(view.client);
   const name = `${task.tool} ${task.id}`;
   const given = task.call ? oneLine(argumentsText(task.call.arguments), 160) : "";
   const cancel = async () => {

@@ -73,8 +73,3 @@ export function useCommandData<T>(view: View, name: string, given: string, conce
   };
   return { data, error: refused || failed, busy, run, reload };
 }
-
-/** Whether this browser may run commands; the others see a sentence instead. */
-export function isOwner(view: View): boolean {
-  return view.client.connection.welcome?.role === "owner";
-}

@@ -1,8 +1,8 @@
-// The MCP servers of a session: how each stands, what it offers, and why one does not work.
+// The MCP servers of a session: their states, what they offer, and why one does not work.
 
 import type { ProtocolEvent } from "../client/index.ts";
-import { isOwner, useCommandData } from "./command-data.ts";
-import type { View } from "./store.ts";
+import { useCommandData } from "./command-data.ts";
+import { isOwner, type View } from "./store.ts";
 import { ago, counted, oneLine, visible } from "./text.ts";
 
 /** A row of `/mcp json`, as the tool `mcp_servers` gives it. */
@@ -30,7 +30,7 @@ interface Servers {
   hint?: string;
 }
 
-/** How a state reads, with its mark and the colour of an agent's state. */
+/** A state in words, with its mark and the colour of an agent's state. */
 const STATES: Record<string, [text: string, mark: string, colour: string]> = {
   started: ["running", "●", "active"], starting: ["starting", "●", "active"], failed: ["failed", "✕", "error"],
   "needs trust": ["needs trust", "?", "blocked"], "needs login": ["needs login", "?", "blocked"],
@@ -45,7 +45,7 @@ function concerns(event: ProtocolEvent): boolean {
 }
 
 export function McpServers({ view }: { view: View }) {
-  if (!isOwner(view)) return <p class="muted">Only a browser that is paired as owner can see and start MCP servers.</p>;
+  if (!isOwner(view.client)) return <p class="muted">Only a browser that is paired as owner can see and start MCP servers.</p>;
   return <Loaded view={view} />;
 }
 
@@ -53,11 +53,12 @@ function Loaded({ view }: { view: View }) {
   const { data, error, busy, run, reload } = useCommandData<Servers>(view, "mcp", "json", concerns);
   const again = <button type="button" class="button small" disabled={busy} onClick={reload}>{data ? "Refresh" : "Try again"}</button>;
   if (!data) return error ? <><p role="alert" class="error-text">{visible(error)}</p>{again}</> : <p role="status" class="muted">Loading…</p>;
+  const isInRow = data.servers.some((row) => row.why && error.startsWith(row.why.slice(0, 80)));
   return (
     <>
       {again}
       <p role="status" class="sr-only">{busy ? "Connecting" : ""}</p>
-      <p role="alert" class={data.servers.some((row) => row.why && error.startsWith(row.why.slice(0, 80))) ? "sr-only" : "error-text"}>{visible(error)}</p>
+      <p role="alert" class={isInRow ? "sr-only" : "error-text"}>{visible(error)}</p>
       {data.servers.length ? <ul class="plain-list" aria-label="MCP servers">{data.servers.map((row) => <li key={row.name}><Server row={row} busy={busy} start={() => void run("mcp", `${row.state === "started" ? "restart" : "connect"} ${row.name}`)} /></li>)}</ul>
         : <p class="muted">No MCP server is configured. <code>jaato mcp add</code> adds one.</p>}
       {(data.problems ?? []).map((problem) => <p key={problem} class="warning-text small">{visible(problem)}</p>)}

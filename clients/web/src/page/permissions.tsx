@@ -3,9 +3,9 @@
 import { useEffect, useState } from "preact/hooks";
 
 import type { Grant, ProtocolEvent } from "../client/index.ts";
-import { isOwner, useCommandData } from "./command-data.ts";
+import { useCommandData } from "./command-data.ts";
 import { confirmDialog } from "./dialog.tsx";
-import type { View } from "./store.ts";
+import { isOwner, type View } from "./store.ts";
 import { clock, oneLine, visible } from "./text.ts";
 
 interface Rule {
@@ -36,7 +36,7 @@ function concerns(event: ProtocolEvent): boolean {
 }
 
 export function Permissions({ view }: { view: View }) {
-  if (!isOwner(view)) return <p class="muted">Only a browser that is paired as owner can see and change permissions.</p>;
+  if (!isOwner(view.client)) return <p class="muted">Only a browser that is paired as owner can see and change permissions.</p>;
   return <Loaded view={view} />;
 }
 
@@ -50,7 +50,7 @@ function Loaded({ view }: { view: View }) {
       {data.locked ? <p class="error-text">Nothing is allowed until the permission file is repaired: {visible(data.locked)}</p> : null}
       <Mode data={data} busy={busy} change={(mode) => void run("mode", mode)} />
       <Rules data={data} />
-      <Answers view={view} data={data} busy={busy} revoke={(id) => void run("permissions", `revoke ${id}`)} />
+      <Answers data={data} busy={busy} revoke={(id) => void run("permissions", `revoke ${id}`)} />
     </>
   );
 }
@@ -98,12 +98,10 @@ function RuleList({ title, empty, rules }: { title: string; empty: string; rules
   );
 }
 
-function Answers({ view, data, busy, revoke }: { view: View; data: InForce; busy: boolean; revoke: (id: string) => void }) {
-  // a client over the network may only tighten
-  const local = Boolean(view.client.connection.welcome?.state_dir);
+/** A client over the network may only tighten: it revokes no answer that denies. */
+function Answers({ data, busy, revoke }: { data: InForce; busy: boolean; revoke: (id: string) => void }) {
   const ask = async (grant: Grant, covers: string) => {
-    const text = grant.effect === "allow" ? "Calls like this are asked about again." : "Calls like this are no longer denied without a question.";
-    if (await confirmDialog({ title: "Revoke this answer?", text, code: covers, yes: "Revoke", danger: true })) revoke(grant.id);
+    if (await confirmDialog({ title: "Revoke this answer?", text: "Calls like this are asked about again.", code: covers, yes: "Revoke", danger: true })) revoke(grant.id);
   };
   return (
     <section>
@@ -115,10 +113,10 @@ function Answers({ view, data, busy, revoke }: { view: View; data: InForce; busy
             <li key={grant.id}>
               <div class="line">
                 <span class="grow"><b>{grant.effect === "allow" ? "Allow" : "Deny"}</b> <code dir="ltr">{oneLine(covers.replaceAll("\n", "; "), 300)}</code></span>
-                {grant.effect === "allow" || local ? <button type="button" class="button small" disabled={busy} aria-label={`Revoke ${oneLine(covers, 80)}`} onClick={() => void ask(grant, covers)}>Revoke</button> : null}
+                {grant.effect === "allow" ? <button type="button" class="button small" disabled={busy} aria-label={`Revoke ${oneLine(covers, 80)}`} onClick={() => void ask(grant, covers)}>Revoke</button> : null}
               </div>
               <p class="muted small">{answerFacts(grant)}</p>
-              {grant.effect === "deny" && !local ? <p class="muted small">Lifted on the server's machine: <code>jaato permissions revoke {oneLine(grant.id, 60)}</code></p> : null}
+              {grant.effect === "deny" ? <p class="muted small">Lifted on the server's machine: <code>jaato permissions revoke {oneLine(grant.id, 60)}</code></p> : null}
             </li>
           ))}
         </ul>

@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Client, SessionEntry, Status } from "../client/index.ts";
 import { confirmDialog, promptDialog } from "./dialog.tsx";
 import { NewSession } from "./new-session.tsx";
-import { useView, type View } from "./store.ts";
+import { isOwner, useView, type View } from "./store.ts";
 import { ago, oneLine, shortPath, titleOf } from "./text.ts";
 
 interface Props {
@@ -25,7 +25,7 @@ export function Sessions({ client, status, current, view, show }: Props) {
   const [query, setQuery] = useState("");
   const [creating, setCreating] = useState(false);
   const { list, error, more, fetchMore, refresh } = useSessions(client, status, query, view);
-  const owner = client.connection.welcome?.role === "owner";
+  const owner = isOwner(client);
   return (
     <nav class="sessions" aria-label="Sessions">
       <div class="sessions-head">

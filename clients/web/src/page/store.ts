@@ -25,6 +25,11 @@ const PAGE = 100;
 /** How long a change waits for a frame. */
 const HIDDEN_MS = 250;
 
+/** Whether this browser may change sessions and run commands. */
+export function isOwner(client: Client): boolean {
+  return client.connection.welcome?.role === "owner";
+}
+
 /** A session as one page shows it. */
 export class View {
   readonly session: Session;

@@ -20,7 +20,7 @@ const FETCHED = 100;
 /** Ended tasks that are kept; the oldest are dropped. */
 const MOST = 300;
 
-/** The tasks by their id, in the order they were learnt of. */
+/** The tasks by their id, in the order in which the page has received them. */
 export class Tasks {
   readonly known = new Map<string, Task>();
   #session: Session;

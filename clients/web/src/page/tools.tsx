@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 
-import type { View } from "./store.ts";
+import { isOwner, type View } from "./store.ts";
 import { oneLine } from "./text.ts";
 import { tokens } from "./wording.ts";
 
@@ -23,7 +23,7 @@ export function Tools({ view }: { view: View }) {
   const tools = (view.session.info?.tools ?? []).map((sent) => readTool(sent, disabled));
   const wanted = query.trim().toLowerCase();
   const found = tools.filter((tool) => `${tool.name} ${tool.plugin} ${tool.description}`.toLowerCase().includes(wanted));
-  const owner = view.client.connection.welcome?.role === "owner";
+  const owner = isOwner(view.client);
   if (!tools.length) return <p class="muted">The tools are known once the session has begun to work.</p>;
   const toggle = (tool: Tool) => {
     view.client.ask({ type: "tools.disable", session_id: view.session.id, tools: [tool.name], disabled: tool.enabled }).then(() => setError(""), (failure: Error) => setError(failure.message));

@@ -2,7 +2,7 @@
 
 import type { TurnCompleted } from "../client/index.ts";
 import type { View } from "./store.ts";
-import { oneLine } from "./text.ts";
+import { counted, oneLine } from "./text.ts";
 import { duration, price, tokens } from "./wording.ts";
 
 const SHOWN_TURNS = 40;
@@ -71,7 +71,7 @@ function Chart({ turns }: { turns: readonly TurnCompleted[] }) {
   const h = (count: number) => (count / most) * HEIGHT;
   return (
     <>
-      <p class="muted small">{rows.length === 1 ? "1 turn" : `${rows.length} turns`}, at most {tokens(most)} tokens</p>
+      <p class="muted small">{counted(rows.length, "turn")}, at most {tokens(most)} tokens</p>
       <svg class="chart" viewBox={`0 0 280 ${HEIGHT + 4}`} role="img" aria-label="Tokens by turn">
         {rows.map(({ turn, cached, fresh, output }, index) => (
           <g key={turn.seq}>

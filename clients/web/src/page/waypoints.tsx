@@ -41,10 +41,10 @@ export function Waypoints({ view }: { view: View }) {
     }
   };
   const restore = async (id: string) => {
-    const said = await run(`diff ${id} --json`);
-    if (!said) return;
-    const preview = parsePreview(said);
-    if (!preview) return setError(said);
+    const output = await run(`diff ${id} --json`);
+    if (!output) return;
+    const preview = parsePreview(output);
+    if (!preview) return setError(output);
     if (await confirmDialog({ title: `Go back to ${id}?`, text: changesOf(preview), body: <Preview preview={preview} />, yes: "Restore", danger: true })) {
       const done = await run(`restore ${id}`);
       if (done) view.notice(`Restored ${id}`, `\n${done}`);
@@ -88,8 +88,8 @@ interface RestorePreview {
 }
 
 /** The answer of the command; undefined for a sentence that says why there is none. */
-function parsePreview(said: string): RestorePreview | undefined {
-  return said.startsWith("{") ? (JSON.parse(said) as RestorePreview) : undefined;
+function parsePreview(output: string): RestorePreview | undefined {
+  return output.startsWith("{") ? (JSON.parse(output) as RestorePreview) : undefined;
 }
 
 function changesOf({ changed, changed_in_all, kept, kept_in_all, makes_ceiling }: RestorePreview): string {
@@ -133,7 +133,7 @@ function Line({ id, text, facts, current, restore, busy }: { id: string; text: s
   );
 }
 
-/** The waypoints in the order of the drawing: what goes on stays in its column, older branches come before it, one column further. */
+/** The waypoints in the order of the drawing: the newest child stays in the column of its parent, older ones come before it, one column further. */
 function place(waypoints: readonly Waypoint[]): Placed[] {
   const known = new Set(waypoints.map((waypoint) => waypoint.id));
   const children = new Map<string, Waypoint[]>();
