@@ -129,12 +129,11 @@ class Questions:
                         self._answered.add(question.question_id)
                         await self._report(await self._session.clarify(question.question_id, answers))
         except (JaatoError, ConnectionError):
-            self._answered.discard(
-                question.question_id
-            )  # another client answered, or one of the connections is lost: the question stays pending
+            # another client answered, or one of the connections is lost: the question stays pending
+            self._answered.discard(question.question_id)
 
     async def _report(self, settled: Settled) -> None:
-        """Say that another client was faster, if one was."""
+        """Show the answer of another client that came first, if one did."""
         if not settled.accepted and settled.answer:
             text = f"{late_answer_text(settled.by, settled.answer)}\n"
             await self._editor.session_update(self._session.id, update_agent_thought_text(text))
@@ -190,10 +189,8 @@ class Questions:
             found = await self._choose_one(question, title, choices)
             return None if found is None else choices[found]
         for choice in choices:
-            if (
-                await self._choose_one(question, one_line(f"{title} {choice}", MAX_QUESTION_CHARS), ["Yes"])
-                == 0
-            ):
+            asked = one_line(f"{title} {choice}", MAX_QUESTION_CHARS)
+            if await self._choose_one(question, asked, ["Yes"]) is not None:
                 return choice
         return None
 

@@ -92,7 +92,7 @@ class TaskStop(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 
 class CallStop(CommandBase, frozen=True, kw_only=True, omit_defaults=True, tag="call.stop"):
-    """Stop the command or other program that a running call waits for; the call then fails, and the turn goes on."""
+    """Stop the command or other program that a running call waits for; the call then fails, and the turn continues."""
 
     call_id: str
 

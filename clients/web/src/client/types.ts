@@ -142,7 +142,7 @@ export interface BudgetUpdated {
   readonly step: number;
 }
 
-/** Stop the command or other program that a running call waits for; the call then fails, and the turn goes on. */
+/** Stop the command or other program that a running call waits for; the call then fails, and the turn continues. */
 export interface CallStop {
   readonly type: "call.stop";
   readonly id?: string;

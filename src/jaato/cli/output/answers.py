@@ -1,4 +1,4 @@
-"""Answers to questions, in the words that every client shows; the page has the same ones in `text.ts`."""
+"""Answers to questions, in the words that every client shows; the page has the same ones in `wording.ts`."""
 
 from __future__ import annotations
 

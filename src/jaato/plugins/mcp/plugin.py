@@ -210,7 +210,9 @@ class MCPToolPlugin(Plugin):
 
     def user_commands(self) -> dict[UserCommand, Callable[[str], Any]]:
         """`mcp`: the same rows for the user."""
-        return {UserCommand("mcp", f"The MCP servers and how each stands: {USAGE}"): self._run_command}
+        return {
+            UserCommand("mcp", f"The MCP servers with their state and last error: {USAGE}"): self._run_command
+        }
 
     async def _run_command(self, line: str) -> str | dict[str, Any]:
         """Carry out what follows `mcp`. Raises `ToolError` for a server that does not start."""

@@ -67,11 +67,10 @@ def list_live_changes(records: Sequence[Record], tree: Tree) -> Sequence[Record]
     while True:
         inside = [record for record in records if lower < record.id and (not upper or record.id <= upper)]
         restores = [place for place, record in enumerate(inside) if record.action == RESTORING]
-        live = inside[restores[-1] + 1 :] if restores else inside  # what a restore took back is over
+        live = inside[restores[-1] + 1 :] if restores else inside  # a restore took back those before it
         if live or waypoint.parent is None:
             return live
-        upper = min(
-            upper or waypoint.mark, waypoint.mark
-        )  # one that undo made is older than the one before it
+        # one that undo made is older than the one before it
+        upper = min(upper or waypoint.mark, waypoint.mark)
         waypoint = tree.waypoints.get(waypoint.parent, tree.waypoints[START])
         lower = waypoint.mark

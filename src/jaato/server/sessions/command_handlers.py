@@ -412,7 +412,7 @@ READ = 4
 
 
 MOST_SEARCHED = 2_000
-"""Events that one request for certain types looks at; the next one goes on from there."""
+"""Events that one request for certain types searches; `before_seq` of its answer continues the search."""
 STORED: dict[str, Any] = {kind.__struct_config__.tag: kind for kind in get_args(Event) if kind.durable}
 """The types of events that a log holds."""
 
