@@ -240,7 +240,7 @@ def test_a_wrong_command_is_answered_in_the_conversation(alone: Desk) -> None:
         async with editing(alone, *script, "--no-daemon") as editor:
             session = await editor.new(alone)
             for text, answer in (
-                ("/nope", "There is no command /nope. /help lists"),
+                ("/nope", "There is no command /nope, and no stored prompt of that name"),
                 ("/mode yolo", "there are ask, accept-edits"),
                 ("/continue", "No turn"),
                 ("/help", "- `/mode`: "),

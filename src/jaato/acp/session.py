@@ -22,7 +22,7 @@ from jaato.acp.terminals import TOOLS, TerminalEditor, Terminals
 from jaato.acp.updates import Update, Updates, help_text, plan_update, title_update
 from jaato.cli.arguments.values import is_command
 from jaato.cli.output.answers import other_answer_text
-from jaato.cli.output.console import printable, visible
+from jaato.cli.output.console import printable
 from jaato.client.connection import Client, word
 from jaato.client.session import RemoteSession
 from jaato.errors import ConfigError, JaatoError, SessionBusy, SessionNotFound, from_code
@@ -54,7 +54,6 @@ from jaato.protocol.messages import Usage
 SETTLE_TIMEOUT_S = 5.0
 OUTPUT_INTERVAL_S = 0.2
 """How often the output of running calls is sent at most."""
-HELP = "/help lists those that there are. To send the text as it is, begin it with a space."
 STOP_REASONS: dict[str, schema.StopReason] = {
     "stop": "end_turn",
     "length": "max_tokens",
@@ -308,7 +307,7 @@ class EditorSession:
             self._forget(prompt)
             if not (isinstance(error, ConfigError) and name):
                 raise
-            return await self._say(f"There is no command /{visible(name)}. {HELP}")
+            return await self._say(str(error))  # most often, that no command has this name
         assert isinstance(taken, Taken)
         if is_untitled:
             with suppress(ConnectionError):  # the editor has gone, and the turn continues
