@@ -8,7 +8,7 @@ import type { View } from "./store.ts";
 /** Events that come together cause one question. */
 const SETTLE_MS = 200;
 
-export interface CommandData<T> {
+interface CommandData<T> {
   /** Undefined until the first answer. */
   data: T | undefined;
   error: string;

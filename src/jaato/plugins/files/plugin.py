@@ -305,20 +305,20 @@ class FilesPlugin(Plugin):
 
     def preview_update(self, arguments: dict[str, Any]) -> str:
         """The edit of a file."""
-        return previews.preview_edits(self.changes, [Edit(**arguments)], preview_call())
+        return previews.preview_edits(self.changes, [Edit(**arguments)], make_preview_call())
 
     def preview_many(self, arguments: dict[str, Any]) -> str:
         """The edits of each file."""
         edits = convert(arguments["edits"], list[Edit])
-        return previews.preview_edits(self.changes, edits, preview_call())
+        return previews.preview_edits(self.changes, edits, make_preview_call())
 
     def preview_replacements(self, arguments: dict[str, Any]) -> str:
         """The edits of each file in which something would be replaced."""
         given = {name: value for name, value in arguments.items() if name != "dry_run"}
         everything: dict[str, Any] = {"path": ".", "glob": "*", "regex": False}
-        return previews.preview_replace(self.changes, Search(**everything | given), preview_call())
+        return previews.preview_replace(self.changes, Search(**everything | given), make_preview_call())
 
 
-def preview_call() -> Call:
+def make_preview_call() -> Call:
     """The call of a preview, with the services of the session that asks for it."""
     return Call("", "", {}, services=SERVICES.get())
