@@ -160,7 +160,8 @@ def permissions_command(session: Session, rest: str) -> str:
 
 
 def describe_permissions(gate: Gate) -> dict[str, Any]:
-    """What runs, is denied and is asked about in a session, and where that comes from; see `docs/design/permissions.md`."""
+    """The mode, the rules in force with their sources, and all grants. `distrust`, `deferred` and `locked` are why the
+    permission file is not trusted, whether it allows more than the session has taken in, and why nothing is allowed."""
     policy = gate.policy
     policy.reload()
     return {

@@ -8,8 +8,8 @@ interface SourceText {
 }
 
 const JSON_SOURCE = JSON as unknown as SourceText;
-/** Numbers with so many digits or such an exponent may not fit; other texts are parsed without a look at each value. */
-const LARGE = /\d{16}|\d[eE]\+?\d{3}/;
+/** Numbers with so many digits before the point or such an exponent may not fit; other texts are parsed without a look at each value. */
+const LARGE = /(?<![.\d])\d{16}|\d[eE]\+?\d{3}/;
 
 /** Parse a text. Throws `SyntaxError`, also for a number that is too large for any program. */
 export function parseJson(text: string): unknown {

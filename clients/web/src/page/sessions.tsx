@@ -91,14 +91,15 @@ function useSessions(client: Client, status: Status, query: string, view: View |
   const [error, setError] = useState("");
   const [version, setVersion] = useState(0);
   const asked = useRef(0);
-  const shown = useRef(0);
-  shown.current = query ? 0 : list.length;
+  /** How many rows a refresh fetches: also those of a page that it overtakes. */
+  const wanted = useRef(PAGE);
   const pushed = view?.session.info?.sessions;
   const activity = view ? `${view.working} ${Object.keys(view.session.state.questions).length} ${view.session.state.name}` : "";
   const fetchPage = async (after: string | null) => {
     const mine = (asked.current += 1);
+    if (after && !query) wanted.current = list.length + PAGE;
     try {
-      const page = await client.sessions({ query: query || null, cursor: after, limit: after ? PAGE : Math.max(PAGE, shown.current) });
+      const page = await client.sessions({ query: query || null, cursor: after, limit: after || query ? PAGE : wanted.current });
       if (mine !== asked.current) return;
       setList((before) => (after ? [...before, ...page.sessions] : page.sessions));
       setCursor(page.cursor ?? null);
