@@ -78,6 +78,20 @@ def paired(keep: Keep, *flags: str) -> tuple[str, str]:
     return f"{found[1].decode()}={found[2].decode()}", json.loads(said.partition(b"\r\n\r\n")[2])["key"]
 
 
+def test_a_link_from_a_directory_that_is_gone(served: Keep, tmp_path: Path) -> None:
+    """It pairs as any other, and suggests no directory."""
+    python, *module = served.command()[:3]
+    words = [python, "-P", *module, "web", "--ipc-socket", str(served.path), "--no-open"]
+    script = ["/bin/sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh", *words]
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    made = subprocess.run(script, cwd=gone, env=served.env, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    page, _, code = made.stdout.strip().partition("#pair=")
+    assert page == f"{origin(served)}/"
+    assert status(exchange(served, code)) == 200
+
+
 def test_the_page_is_served_with_its_headers(served: Keep) -> None:
     """Start and assets, without a token, compressed or not; the start is always checked again, an asset never."""
     assert "/" in load_assets()

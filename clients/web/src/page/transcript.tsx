@@ -156,11 +156,12 @@ function Entry({ item, view, results, showAgent }: RowProps): ComponentChildren 
   }
 }
 
-/** Who wrote a message: the page, or another client by its name. */
+/** Whether a person wrote a message. */
 function isOwn(message: Message): boolean {
   return (message.source ?? "user") === "user";
 }
 
+/** Who wrote a message: the page, another client by its name, or a source such as the system. */
 function writerOf(message: Message): string {
   if (!isOwn(message)) return SOURCES[message.source ?? "user"] ?? "System";
   return message.by && message.by !== browserName() ? oneLine(message.by, 60) : "You";

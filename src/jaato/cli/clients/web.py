@@ -30,7 +30,7 @@ def main(args: Namespace) -> int:
         pairing = client.ask(PairingCreate(role=args.role))
     assert isinstance(pairing, Pairing)
     page = pairing.url.partition("#")[0]
-    link = f"{pairing.url}&in={quote(os.fsencode(os.getcwd()))}"  # new sessions suggest this directory
+    link = add_directory(pairing.url)
     if not args.no_open and open_browser(link):
         print_message(f"opened {page} in the browser")
         return OK
@@ -39,6 +39,15 @@ def main(args: Namespace) -> int:
         f"This link pairs one browser, once, within {pairing.valid_s / 60:.0f} minutes. A paired browser opens {page}"
     )
     return OK
+
+
+def add_directory(url: str) -> str:
+    """A link with the current directory, which new sessions suggest; as it is where the directory was removed."""
+    try:
+        directory = os.fsencode(os.getcwd())
+    except OSError:
+        return url
+    return f"{url}&in={quote(directory)}"
 
 
 def open_browser(url: str) -> bool:
