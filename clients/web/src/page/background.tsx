@@ -43,11 +43,13 @@ export function Background({ view }: { view: View }) {
 
 /** The background task that a call has become or started; nothing for other calls. */
 export function TaskOfCall({ view, end }: { view: View; end: ToolCallEnd }) {
-  useView(view);
+  const [fetched, setFetched] = useState(false);
   const id = taskIdOf(end);
   const task = id ? view.tasks.known.get(id) : undefined;
+  // of the many that have ended, none is drawn again with each event
+  useView((task ? task.status !== "running" : fetched) ? undefined : view);
   useEffect(() => {
-    if (id && !task) view.tasks.fetch().then(() => view.changed(), () => undefined); // the panel says what went wrong
+    if (id && !task) view.tasks.fetch().then(() => setFetched(true), () => setFetched(true)); // the panel says what went wrong
   }, [id, !task]);
   return task ? <TaskView view={view} task={task} /> : null;
 }
