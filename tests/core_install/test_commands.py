@@ -121,7 +121,7 @@ def test_a_run_and_what_is_kept_of_it(core: CoreDesk) -> None:
     assert core.run("sessions", "delete", session["id"], "--yes").returncode == 0
 
 
-def test_a_session_at_a_server(daemon: CoreDesk) -> None:
+def test_a_server(daemon: CoreDesk) -> None:
     """`run` finds the server, `events` reads what it did."""
     made = daemon.run("run", *daemon.script(say("done")), "go on")
     assert (made.returncode, made.stdout) == (0, "done\n"), made.stderr

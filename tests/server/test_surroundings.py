@@ -84,7 +84,7 @@ def test_commands_are_told_and_told_again(tmp_path: Path) -> None:
                     if isinstance(event, SessionInfo):
                         break
             assert [type(event) for event in told] == [CommandList, SessionInfo]
-            assert set(names(session.state)) == set(known) - {"waypoint"}
+            assert set(names(session.state)) == set(known) - {"waypoint", "undo"}
             assert "create_waypoint" not in {tool["name"] for tool in told[-1].tools}
             registry.unexpose_tool("greet")
             await until(session, lambda state: "greet" not in names(state))

@@ -23,7 +23,6 @@ from jaato.cli.arguments.values import (
 )
 from jaato.cli.connect import connect
 from jaato.cli.exit_codes import ERROR, INTERRUPTED, discard_output, print_message
-from jaato.cli.local_download import offer_download
 from jaato.cli.output.console import Console
 from jaato.cli.output.deltas import DeltaFilter
 from jaato.cli.output.printer import INCOMPLETE, EventPrinter, SubagentNames, summary_line
@@ -118,7 +117,10 @@ class Run:
             if not is_file(image):
                 raise ConfigError(f"The image {image} is not a readable file.")
         prompt = read_prompt(self.args)
-        offer_download(self.args, self.console)
+        if self.console.can_ask:
+            from jaato.cli.local_download import offer_download
+
+            offer_download(self.args, self.console)
         self._client = connect(self.args, self.console)
         with self._client, SignalPipe() as self._signals:
             try:

@@ -15,7 +15,6 @@ from jaato.protocol.frames import FileRequest
 from jaato.protocol.ids import new_id
 from jaato.server.sessions.subscription import Wire, encode_frame
 from jaato.tools.cancel import CancelToken
-from jaato.tools.filesystem.client_files import MAX_TEXT_BYTES, ClientProblem
 
 LOG = logger("server")
 READ_TIMEOUT_S = 2.0
@@ -41,7 +40,7 @@ class FileServer:
     async def request(self, path: str, content: str | None, timeout_s: float) -> str:
         """The text of a file, or an empty text once `content` is written. Raises `ClientProblem`."""
         if self._is_late or not self._wire.ready:
-            raise ClientProblem(f"{self._name} does not answer")
+            raise client_problem(f"{self._name} does not answer")
         asked = FileRequest(new_id("q"), self._session_id, path, timeout_s, content)
         answer = self._pending[asked.id] = asyncio.get_running_loop().create_future()
         self._wire.write(encode_frame(encode(asked)))
@@ -51,7 +50,7 @@ class FileServer:
         except TimeoutError:
             self._is_late = True
             LOG.warning("%s has not answered a file.request within %g s", self._name, timeout_s)
-            raise ClientProblem(f"{self._name} has not answered within {timeout_s:g} s") from None
+            raise client_problem(f"{self._name} has not answered within {timeout_s:g} s") from None
         finally:
             del self._pending[asked.id]
         return check_response(response, self._name, is_read=content is None)
@@ -69,21 +68,30 @@ class FileServer:
         """The client has left."""
         for pending in self._pending.values():
             if not pending.done():
-                pending.set_exception(ClientProblem(f"{self._name} has left"))
+                pending.set_exception(client_problem(f"{self._name} has left"))
 
 
 def check_response(response: FileResponse, name: str, *, is_read: bool) -> str:
     """The text in an answer. Raises `ClientProblem` for a refusal, and for what is no text of a file."""
     if response.problem:
-        raise ClientProblem(f"{name}: {response.problem[:300]}", has_answered=True)
+        raise client_problem(f"{name}: {response.problem[:300]}", has_answered=True)
     if not is_read:
         return ""
     text = response.content
     if text is None or "\0" in text:
-        raise ClientProblem(f"{name} has answered without text")
+        raise client_problem(f"{name} has answered without text")
+    from jaato.tools.filesystem.client_files import MAX_TEXT_BYTES
+
     if len(text) > MAX_TEXT_BYTES or len(text.encode()) > MAX_TEXT_BYTES:
-        raise ClientProblem(f"{name} has answered with more than {MAX_TEXT_BYTES >> 20} MB")
+        raise client_problem(f"{name} has answered with more than {MAX_TEXT_BYTES >> 20} MB")
     return text
+
+
+def client_problem(text: str, *, has_answered: bool = False) -> Exception:
+    """A `ClientProblem`, whose module is imported with the first one: most sessions have no client that serves files."""
+    from jaato.tools.filesystem.client_files import ClientProblem
+
+    return ClientProblem(text, has_answered=has_answered)
 
 
 class SessionFiles:
@@ -127,7 +135,7 @@ class SessionFiles:
         try:
             return asked.result(READ_TIMEOUT_S + LOOP_TIMEOUT_S)
         except TimeoutError:
-            raise ClientProblem("the server is busy") from None
+            raise client_problem("the server is busy") from None
         except concurrent.futures.CancelledError:
             token.raise_if_cancelled()
             raise CancelledException("The server ends.") from None
@@ -139,11 +147,11 @@ class SessionFiles:
         try:
             self._begin(self._request(path, text, WRITE_TIMEOUT_S)).result(WRITE_TIMEOUT_S + LOOP_TIMEOUT_S)
         except (TimeoutError, concurrent.futures.CancelledError):
-            raise ClientProblem("the server ends") from None
+            raise client_problem("the server ends") from None
 
     async def _request(self, path: str, content: str | None, timeout_s: float) -> str:
         if not self._servers:
-            raise ClientProblem("the client has left")
+            raise client_problem("the client has left")
         return await self._servers[-1].request(path, content, timeout_s)
 
     def _begin(self, request: Coroutine[Any, Any, str]) -> concurrent.futures.Future[str]:
@@ -153,4 +161,4 @@ class SessionFiles:
             return asyncio.run_coroutine_threadsafe(request, self._loop)
         except RuntimeError:
             request.close()
-            raise ClientProblem("the server ends") from None
+            raise client_problem("the server ends") from None

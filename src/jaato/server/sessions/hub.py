@@ -29,13 +29,12 @@ from jaato.server.sessions.session_pool import AS_BEFORE, Live, Resume, SessionP
 from jaato.server.sessions.snapshot import StateFold
 from jaato.server.sessions.subscription import Subscription, Wire
 from jaato.server.sessions.wake import Waker
-from jaato.server.sessions.workspace_files import WorkspaceFiles
-from jaato.tools.filesystem.client_files import SERVICE
 from jaato.tools.redaction.redactor import Redactor
 
 if TYPE_CHECKING:
     from jaato.agent.session import Session
     from jaato.server.sessions.session_info import SessionInfoSource
+    from jaato.server.sessions.workspace_files import WorkspaceFiles
 
 LOG = logger("server")
 REMOVED = "This session was removed; there is nothing more to come."
@@ -61,7 +60,6 @@ class Hub:
         self._work: set[asyncio.Task[None]] = set()
         self._closed_events = 0
         self.closing = False
-        self.files = WorkspaceFiles()
         self.pair_browser: Callable[[Role], Awaitable[Pairing]] | None = None
         """Makes the link of `pairing.create`; None where there is no page."""
         self.titles: dict[str, str] = {}
@@ -220,7 +218,7 @@ class Hub:
         room.secrets, room.models = session.journal.secrets, []
         room.tools = lambda: tools_of(live)
         room.sandbox = lambda: sandbox_view(session)
-        session.services[SERVICE] = room.client_files
+        session.services["client_files"] = room.client_files
         session.journal.bus.listen(room.publish)
         if live.entry.factory.settings["wake_idle_agent"]:
             session.journal.bus.listen(Waker(live, partial(self.run_turn, room)))
@@ -244,6 +242,13 @@ class Hub:
         )
 
         return SessionInfoSource(self.pool.loaded, self.rooms, self.spawn)
+
+    @cached_property
+    def files(self) -> WorkspaceFiles:
+        """Finds files of workspaces by parts of their path."""
+        from jaato.server.sessions.workspace_files import WorkspaceFiles
+
+        return WorkspaceFiles()
 
     def _update_responder(self, room: Room) -> None:
         """Update whether a loaded session has a responder for its questions, and whether it publishes information."""

@@ -20,8 +20,6 @@ from jaato.tools.filesystem.text_encoding import ODD, Form, NormalizedText
 MAX_TEXT_BYTES = 4 << 20
 """How large a text may be that is read from a client or written by it; larger files are read from and written to the disk."""
 MAX_SYNCED = 10_000
-SERVICE = "client_files"
-"""The session's service of this name is its `ClientFiles`."""
 
 
 class ClientProblem(Exception):
@@ -84,7 +82,7 @@ class Buffer:
 
 def served_files(services: Any) -> ClientFiles | None:
     """The files that a client serves to a session with these services; None where no client does."""
-    files: ClientFiles | None = services.get(SERVICE)
+    files: ClientFiles | None = services.get("client_files")
     return files if files is not None and files.is_served else None
 
 
