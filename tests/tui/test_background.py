@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.tui.studio import Studio, call, say, studio
+from tests.tui.studio import Studio, call, calls, say, studio
 
 from jaato.tui.transcript.blocks import SPINNER
 
@@ -92,3 +92,24 @@ async def test_a_task_that_runs_is_joined(work: Path) -> None:
         for name in ("go2", "go3"):
             (work / name).touch()
         await one.see("exit 3", "✗ run for n in")
+
+
+async def test_the_rows_of_background_tasks_are_their_calls(work: Path) -> None:
+    """Many tasks are told apart by what they run, which the filter finds; an ended one keeps its call."""
+    made = [
+        ("run", {"command": f"until [ -e go{n} ]; do sleep 0.05; done", "background": True}) for n in range(9)
+    ]
+    async with studio(work, steps=[calls(*made), say("Meanwhile.")], size=(110, 30)) as one:
+        await one.send("go")
+        await one.see("Meanwhile.")
+        await one.rest()
+        await one.press("f5")
+        await one.see(*(f"running  run until [ -e go{n}" for n in range(9)))
+        (work / "go7").touch()
+        await one.type("go7")
+        await one.see("completed, exit 0  run until [ -e go7")
+        assert "go6" not in one.screen
+        for n in range(9):
+            (work / f"go{n}").touch()
+        await one.press("escape")
+        await one.wait(lambda: one.app.link.session.state.tasks == {})

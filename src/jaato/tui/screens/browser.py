@@ -24,6 +24,7 @@ from jaato.tui.transcript.lines import clean
 from jaato.tui.transcript.looks import Looks
 
 Line = tuple[str, str]
+LOW_LINES = 9
 FILTER_S = 0.25
 """How long after the last key a search is sent."""
 
@@ -84,6 +85,9 @@ class Browser(ModalScreen[None]):
     Browser.-narrow Horizontal { layout: vertical; }
     Browser.-narrow OptionList { width: 100%; height: 2fr; }
     Browser.-narrow LinesView { width: 100%; height: 3fr; border-left: none; border-top: solid $primary 40%; }
+    Browser.-low > Vertical { width: 100%; height: 100%; border: none; }
+    Browser.-low Horizontal { margin-top: 0; }
+    Browser.-low LinesView { display: none; }
     Browser .hint { color: $text-muted; height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -100,17 +104,20 @@ class Browser(ModalScreen[None]):
         self._rows: list[Row] = []
         self._shown: list[Row] = []
         self._loads = 0
+        self._filter_input = Input(
+            placeholder="type to search" if subject.searches else "type to filter", id="filter"
+        )
+        self._options = OptionList(id="rows", markup=False)
+        self._lines = LinesView(id="preview")
 
     def compose(self) -> ComposeResult:
         """Filter, list, preview, keys."""
         with Vertical() as box:
             box.border_title = Text(self.subject.title)
-            yield Input(
-                placeholder="type to search" if self.subject.searches else "type to filter", id="filter"
-            )
+            yield self._filter_input
             with Horizontal():
-                yield OptionList(id="rows", markup=False)
-                yield LinesView(id="preview")
+                yield self._options
+                yield self._lines
             yield Static(self._keys(), classes="hint")
 
     def _keys(self) -> Text:
@@ -121,20 +128,21 @@ class Browser(ModalScreen[None]):
 
     async def on_mount(self) -> None:
         """Load the rows."""
-        self.query_one("#rows").can_focus = False
+        self._options.can_focus = False
         await self.load()
         if self.subject.refresh_s:
             self.set_interval(self.subject.refresh_s, self.load)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Put list and preview below each other where it is narrow."""
+        """Put list and preview below each other where it is narrow; a low screen has room for the list alone."""
         self.set_class(event.size.width < 100, "-narrow")
+        self.set_class(event.size.height < LOW_LINES, "-low")
 
     async def load(self) -> None:
         """Load the rows again; the marked one stays marked."""
         self._loads += 1
         load = self._loads
-        query = self.query_one(Input).value.strip()
+        query = self._filter_input.value.strip()
         try:
             rows = list(await self.subject.rows(query if self.subject.searches else ""))
         except JaatoError as error:
@@ -145,12 +153,16 @@ class Browser(ModalScreen[None]):
             self._filter()
 
     def _filter(self) -> None:
-        words = [] if self.subject.searches else self.query_one(Input).value.lower().split()
+        words = [] if self.subject.searches else self._filter_input.value.lower().split()
         before = self.marked
-        self._shown = [
-            row for row in self._rows if all(word in f"{row.text} {row.words}".lower() for word in words)
-        ]
-        options = self.query_one(OptionList)
+        shown, self._shown = (
+            self._shown,
+            [row for row in self._rows if all(word in f"{row.text} {row.words}".lower() for word in words)],
+        )
+        if before is not None and [row[:2] for row in shown] == [row[:2] for row in self._shown]:
+            self._preview(before)
+            return
+        options = self._options
         options.clear_options()
         options.add_options([Option(Content(clean(row.text).replace("\n", " "))) for row in self._shown])
         at = next((at for at, row in enumerate(self._shown) if before and row.id == before.id), 0)
@@ -162,7 +174,7 @@ class Browser(ModalScreen[None]):
     @property
     def marked(self) -> Row | None:
         """The marked row."""
-        at = self.query_one(OptionList).highlighted
+        at = self._options.highlighted
         return self._shown[at] if at is not None and at < len(self._shown) else None
 
     def on_input_changed(self) -> None:
@@ -183,24 +195,26 @@ class Browser(ModalScreen[None]):
             lines = await self.subject.preview(row.id)
         except JaatoError as error:
             lines = [(str(error), "red")]
-        if self.is_attached and self.marked == row:  # it may have been left meanwhile
+        if self.marked is not None and self.marked.id == row.id:
             self._show_lines(lines)
 
     def _show_lines(self, lines: Sequence[Line]) -> None:
-        view = self.query_one(LinesView)
-        view.show(lambda width, looks: lay_out_lines(lines, width, looks), stays=bool(self.subject.refresh_s))
+        if not self.is_attached:  # it was left meanwhile
+            return
+        self._lines.show(
+            lambda width, looks: lay_out_lines(lines, width, looks), stays=bool(self.subject.refresh_s)
+        )
 
     def action_move(self, by: int) -> None:
         """Mark another row."""
-        options = self.query_one(OptionList)
         if by > 0:
-            options.action_cursor_down()
+            self._options.action_cursor_down()
         else:
-            options.action_cursor_up()
+            self._options.action_cursor_up()
 
     def action_page(self, by: int) -> None:
         """Scroll what is known of the row."""
-        view = self.query_one(LinesView)
+        view = self._lines
         view.scroll_relative(y=by * max(1, view.size.height - 2), animate=False, force=True)
 
     async def on_key(self, event: events.Key) -> None:
@@ -236,7 +250,7 @@ class Browser(ModalScreen[None]):
         await self.load()
         if isinstance(result, str):
             result = [(result, "")]
-        if isinstance(result, list) and self.is_attached:
+        if isinstance(result, list):
             self._show_lines(result)
 
 

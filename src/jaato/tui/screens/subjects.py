@@ -19,6 +19,7 @@ from jaato.protocol.specs import SessionEntry
 from jaato.tui.link import Link
 from jaato.tui.panels import find_plans, summarize_plan
 from jaato.tui.screens.browser import Action, Line, Row, Subject
+from jaato.tui.transcript.blocks import CallBlock
 from jaato.tui.transcript.lines import shorten_path
 
 MOST = 200
@@ -140,16 +141,30 @@ class TaskSubject(Subject):
         self.first = first
 
     async def rows(self, query: str) -> Sequence[Row]:
-        """State, duration, exit code and tool of each."""
+        """State and call of each."""
         del query
         lines = (await self._link.session.execute("tasks")).splitlines()
-        found = [Row(line.partition("  ")[0], line) for line in lines if "  " in line]
+        calls, found = self._find_calls(), []
+        for line in lines:
+            task_id, blank, facts = line.partition("  ")
+            if blank:
+                text = f"{facts.partition('  ')[0]}  {calls[task_id]}" if task_id in calls else facts
+                found.append(Row(task_id, text, line))
         return sorted(found, key=lambda row: row.id != self.first)
+
+    def _find_calls(self) -> dict[str, str]:
+        """The calls that made the tasks, by the task's id, as far as the conversation has them."""
+        blocks = [block for layout in self._link.conversation.layouts.values() for block in layout.blocks]
+        return {
+            block.task_id: call_text(block.tool, block.arguments, PREVIEW_WIDTH)
+            for block in blocks
+            if isinstance(block, CallBlock) and block.task_id
+        }
 
     async def preview(self, row_id: str) -> Sequence[Line]:
         """The call that made it, and the newest of its output."""
-        block = self._link.conversation.calls_of_tasks.get(row_id)
-        head = [(call_text(block.tool, block.arguments, PREVIEW_WIDTH), "bold")] if block is not None else []
+        call = self._find_calls().get(row_id)
+        head = [(call, "bold")] if call is not None else []
         lines = (await self._link.session.execute("tasks", row_id)).splitlines()
         return [*head, *((line, "") for line in lines)]
 
