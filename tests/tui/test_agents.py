@@ -9,7 +9,7 @@ import pytest
 from tests.tui.studio import call, say, studio
 
 from jaato.protocol.events import ToolCallEnd
-from jaato.protocol.events.state import State
+from jaato.protocol.events.state import AgentView, State
 from jaato.protocol.messages import ToolResult
 from jaato.tui.panels import AgentTabs
 from jaato.tui.transcript.blocks import SPINNER, CallBlock
@@ -107,3 +107,21 @@ async def test_a_call_without_output_leaves_the_conversation() -> None:
         conversation.take(end)
     found = [block.call_id for block in conversation.root.blocks if isinstance(block, CallBlock)]
     assert found == ["c1", "c3"]
+
+
+async def test_the_selected_tab_is_visible_on_a_narrow_terminal(work: Path) -> None:
+    """Tabs before it give way; a click counts cells, of which some characters have two."""
+    async with studio(work, steps=[say("x")], size=(44, 24)) as one:
+        view, tabs = one.app.view, one.app.view.query_one(AgentTabs)
+        for number in range(6):
+            agent = AgentView(f"a{number}", f"漢字漢字漢字{number}")
+            one.app.link.session.state.agents[agent.id] = agent
+        view.draw()
+        await one.see("main")
+        view.show_agent("a5")
+        await one.see("漢字5")
+        assert "main" not in one.screen
+        view.show_agent("a4")
+        await one.wait(lambda: "漢字4" in tabs.render().plain)
+        await one.pilot.click(AgentTabs, offset=(14, 0))
+        await one.wait(lambda: view.agent_id == "a3")

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 from tests.tui.studio import call, calls, say, studio
+from textual import events
+from textual.widgets import TextArea
 
 from jaato.client.state import apply
-from jaato.protocol.events import PermissionRequested
+from jaato.protocol.events import ClarificationResolved, PermissionRequested
 from jaato.tui.lines_view import LinesView
 from jaato.tui.questions import panel
 from jaato.tui.questions.lines import drop_heads
@@ -275,3 +277,75 @@ def test_a_path_below_the_home_directory_is_short() -> None:
     assert shorten_path("/home/ana", "/home/ana") == "~"
     assert shorten_path("/home/anabel", "/home/ana") == "/home/anabel"
     assert shorten_path("/srv", "/") == shorten_path("/srv", "") == "/srv"
+
+
+async def test_keys_of_one_moment_after_a_dialog_are_no_answers(work: Path) -> None:
+    """Whoever opens the comment, and types it before it is on the screen, answers nothing with it."""
+    steps = [call("run", command="touch made", need=["write"]), say("Over.")]
+    async with studio(work, steps=steps) as one:
+        await one.send("go")
+        await one.answer("v")
+        for key in "cac":
+            one.app.post_message(events.Key(key, key))
+        await one.see("with a comment")
+        await one.press("x", "enter")
+        await one.see("Over.", "denied")
+        assert one.app.screen is one.app.view
+    assert not (work / "made").exists()
+
+
+async def test_keys_of_one_moment_fill_the_fields_of_a_form(work: Path) -> None:
+    """Enter, Down and Ctrl+S count for what was typed before them, however fast the keys come; a choice that does not exist
+    is a text."""
+    asked = [
+        {"question": "Colour?", "choices": ["red", "green"]},
+        {"question": "Name?"},
+        {"question": "More?"},
+    ]
+    steps = [
+        call("get_tool_schemas", names=["request_clarification"]),
+        call("request_clarification", context="", questions=asked),
+        say("Over."),
+    ]
+    async with studio(work, steps=steps) as one:
+        await one.send("go")
+        await one.answer("enter")
+        await one.see("number or text")
+        for key in ("9", "enter", "a", "b", "down", "c", "ctrl+s"):
+            one.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await one.see("Over.")
+        await one.rest()
+        found = await one.app.link.session.history(types=["clarification.resolved"])
+        (resolved,) = found.events
+        assert isinstance(resolved, ClarificationResolved)
+        assert [answer for _, answer in resolved.qa_pairs] == ["9", "ab", "c"]
+
+
+async def test_the_key_of_an_answer_is_typed_in_the_next_words(work: Path) -> None:
+    """The answer's key is ignored while it repeats, and no longer: a message that is typed at once keeps each character."""
+    steps = [call("run", command="touch made", need=["write"]), say("Over.")]
+    async with studio(work, steps=steps) as one:
+        await one.send("go")
+        await one.answer("v")
+        for key in "yyany":
+            one.app.post_message(events.Key(key, key))
+        await one.see("Over.")
+        await one.wait(lambda: one.app.view.prompt.text == "any")
+        one.app.view.prompt.clear_message()
+
+
+async def test_edited_arguments_have_all_keys_that_came_before(work: Path) -> None:
+    """Ctrl+S in the same moment as the last character sends that, too."""
+    steps = [call("run", command="touch one", need=["write"]), say("Over.")]
+    async with studio(work, steps=steps) as one:
+        await one.send("go")
+        await one.answer("e")
+        await one.see("Ctrl+S")
+        area = one.app.screen.query_one("#arguments", TextArea)
+        area.load_text('{"command": "touch two", "need": ["write"]')
+        area.move_cursor(area.document.end)
+        await one.pilot.pause()
+        for key, character in (("right_curly_bracket", "}"), ("ctrl+s", None)):
+            one.app.post_message(events.Key(key, character))
+        await one.see("Over.")
+    assert (work / "two").exists()

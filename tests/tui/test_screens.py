@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.tui.studio import Studio, call, say, studio
 
 from jaato.plugins.mcp.pool import SERVER_POOL
 from jaato.protocol.specs import Plan, PlanStep
+from jaato.tui.screens.browser import Browser, Row, Subject
 from jaato.tui.screens.subjects import drop_empty_columns
 
 pytestmark = pytest.mark.anyio
@@ -193,3 +195,74 @@ def test_tables_leave_out_what_is_zero() -> None:
     ]
     assert drop_empty_columns(["No calls yet."]) == ["No calls yet."]
     assert drop_empty_columns([]) == []
+
+
+async def test_hints_name_the_keys_as_they_are_bound(work: Path) -> None:
+    """Status line, prompt, palette, and the list of keys; a name that does not exist is reported."""
+    path = work.parent / "home" / ".config" / "jaato" / "tui.json"
+    path.parent.mkdir(parents=True)
+    keys = {
+        "app.keys": "f8",
+        "app.stop": "ctrl+g",
+        "prompt.queue": "f10, ctrl+y",
+        "app.tasks": "f7",
+        "app.sesions": "f12",
+    }
+    path.write_text(json.dumps({"keys": keys}))
+    steps = [call("run", command="sleep 600"), say("Over.")]
+    async with studio(work, steps=steps, size=(120, 40)) as one:
+        await one.see("F8 shows the keys", "F8 keys", "binds keys for what does not exist: app.sesions")
+        await one.press("f8")
+        await one.see("F10, Ctrl+Y", "Ctrl+G", "Shift+Enter, Ctrl+J", "PageUp, PageDown")
+        await one.press("f8")
+        await one.send("go")
+        await one.see("Ctrl+G stops", "F10: after the turn")
+        await one.press("ctrl+g")
+        await one.rest()
+        await one.press("ctrl+p")
+        await one.see("stop one (F7)")
+        await one.press("escape")
+
+
+class Leaving(Subject):
+    """A preview and rows that arrive when the list was removed already."""
+
+    title = "Leaving"
+
+    def __init__(self) -> None:
+        self.arrived = asyncio.Event()
+        self.waiting = 0
+
+    async def rows(self, query: str) -> list[Row]:
+        """One row; later ones wait."""
+        del query
+        return [Row("one", "one")]
+
+    async def preview(self, row_id: str) -> list[tuple[str, str]]:
+        """Waits."""
+        self.waiting += 1
+        await self.arrived.wait()
+        return [(row_id, "")]
+
+
+async def test_what_arrives_while_a_screen_is_removed_is_ignored(work: Path) -> None:
+    """Of a screen that is left the list goes first: a preview or a key that comes then is no error."""
+    async with studio(work, steps=[say("x")]) as one:
+        subject = Leaving()
+        browser = Browser(subject)
+        one.app.push_screen(browser)
+        await one.wait(lambda: subject.waiting)
+        await browser.query_one("#rows").remove()
+        subject.arrived.set()
+        await one.pilot.pause(0.05)
+        await browser.load()
+        await one.press("escape")
+        await one.wait(lambda: one.app.screen is one.app.view)
+
+
+async def test_the_list_of_a_screen_is_visible_on_a_tiny_terminal(work: Path) -> None:
+    """Five lines show what is typed, rows, and the keys."""
+    async with studio(work, steps=[say("x")], size=(30, 5)) as one:
+        one.app.action_open("tools")
+        await one.see("* ", "Enter switch")
+        await one.press("escape")

@@ -11,6 +11,7 @@ from textual import events
 
 from jaato.protocol.events import InitProgress
 from jaato.tui.app import LEAVE_S
+from jaato.tui.session_screen import SLOW_TICK_S, TICK_S
 
 pytestmark = pytest.mark.anyio
 
@@ -281,3 +282,51 @@ async def test_the_progress_of_a_model_is_shown(work: Path) -> None:
         await one.send("hi")
         await one.see("Hello.")
         assert "reading the prompt" not in one.status
+
+
+async def test_spinners_advance_slowly_while_a_question_waits_and_not_at_rest(work: Path) -> None:
+    """Ten times a second at work, once while the user is waited for, never at rest."""
+    steps = [
+        call("run", command="touch made", need=["write"]),
+        call("run", command="sleep 600"),
+        say("Over."),
+    ]
+    async with studio(work, steps=steps) as one:
+        await one.rest()
+        await one.wait(lambda: one.app._ticks is None)
+        await one.send("go")
+        await one.see("May run run?")
+        await one.wait(lambda: one.app._ticks is not None and one.app._ticks._interval == SLOW_TICK_S)
+        await one.answer("y")
+        await one.wait(lambda: one.app._ticks is not None and one.app._ticks._interval == TICK_S)
+        await one.wait(lambda: not one.panel.display)
+        await one.press("escape")
+        await one.rest()
+        await one.wait(lambda: one.app._ticks is None)
+
+
+async def test_the_hint_follows_the_focus_at_rest(work: Path) -> None:
+    """Tab to the conversation and back changes what the status line says of the keys."""
+    async with studio(work, steps=[say("x")]) as one:
+        await one.rest()
+        await one.wait(lambda: one.app._ticks is None)
+        await one.press("tab")
+        await one.see("Enter unfolds, Tab back")
+        await one.press("tab")
+        await one.see("F1 keys")
+
+
+async def test_what_is_typed_in_the_conversation_goes_into_the_prompt(work: Path) -> None:
+    """After a click or Tab, characters and pastes are not lost; the keys of the conversation stay its own."""
+    async with studio(work, steps=[say("x")]) as one:
+        await one.rest()
+        await one.press("tab")
+        await one.wait(lambda: one.app.view.transcript.has_focus)
+        await one.press("home", "space", "g", "o")
+        assert one.app.view.prompt.text == "go"
+        await one.wait(lambda: one.app.view.prompt.has_focus)
+        await one.press("tab")
+        await one.wait(lambda: one.app.view.transcript.has_focus)
+        one.app.view.transcript.post_message(events.Paste(" on"))
+        await one.wait(lambda: one.app.view.prompt.text == "go on")
+        one.app.view.prompt.clear_message()

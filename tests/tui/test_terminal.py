@@ -308,3 +308,12 @@ def test_a_terminal_that_cannot_show_it_gets_plain_lines(tmp_path: Path, environ
         child.send("hi\r")
         child.expect("Hello.")
         assert "\x1b[?1049h" not in child.before
+
+
+def test_nothing_is_written_at_rest(tmp_path: Path) -> None:
+    """No cursor blinks and no spinner turns: a client that waits for a message costs nothing."""
+    desk = Desk(tmp_path)
+    with terminal(desk, *desk.command, "tui", "--no-daemon", *desk.script(say("x"))) as child:
+        child.expect("ready")
+        assert any(child.expect([pexpect.TIMEOUT, ".+"], timeout=2) == 0 for _ in range(20))
+        leave(child)

@@ -20,13 +20,15 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.markup import escape
 from textual.screen import Screen
+from textual.timer import Timer
 from textual.widgets import Input, TextArea
 
+from jaato.cli.output.console import one_line
 from jaato.errors import JaatoError
 from jaato.protocol.events import SessionInfo
 from jaato.protocol.events.state import State
 from jaato.tui.link import Connection, Link
-from jaato.tui.preferences import Preferences
+from jaato.tui.preferences import KeyNames, Preferences
 from jaato.tui.prompt.area import PromptArea
 from jaato.tui.prompt.completion import list_commands
 from jaato.tui.prompt.editor import Prompt
@@ -51,9 +53,9 @@ from jaato.tui.screens.subjects import (
 )
 from jaato.tui.session_screen import SessionScreen
 from jaato.tui.transcript.lines import clean
+from jaato.tui.transcript.widget import Transcript
 
 FRAME_S = 1 / 30
-TICK_S = 0.1
 LEAVE_S = 2.0
 """How long the second Ctrl+C may come after the first."""
 LIKE_ANSWERS = ("y", "n", "yes", "no")
@@ -61,19 +63,19 @@ LIKE_ANSWERS = ("y", "n", "yes", "no")
 
 
 SCREENS = {
-    "sessions": ("Sessions", "search, preview and open sessions (F3)"),
-    "search": ("Search", "search in the conversation (Ctrl+F)"),
-    "history": ("Messages sent before", "search and reuse them (Ctrl+R)"),
-    "plans": ("Plans", "the plans of all agents, with their steps (F4)"),
+    "sessions": ("Sessions", "search, preview and open sessions ({app.sessions})"),
+    "search": ("Search", "search in the conversation ({app.search})"),
+    "history": ("Messages sent before", "search and reuse them ({app.history})"),
+    "plans": ("Plans", "the plans of all agents, with their steps ({app.plans})"),
     "waypoints": ("Waypoints", "the tree, what restoring would change, restore"),
-    "tasks": ("Background tasks", "their state and live output; stop one (F5)"),
+    "tasks": ("Background tasks", "their state and live output; stop one ({app.tasks})"),
     "tools": ("Tools", "all tools and their price in tokens; switch one off"),
     "mcp": ("MCP servers", "how each stands, its tools and their price; restart one"),
     "permissions": ("Permissions", "lasting answers and the mode"),
     "usage": ("Usage", "tokens, price and time by agent, model, tool and day"),
     "context": ("Context", "what the model's context consists of, as bars"),
     "pins": ("Pinned texts", "what every compaction keeps"),
-    "keys": ("Keys", "all keys (F1)"),
+    "keys": ("Keys", "all keys ({app.keys})"),
 }
 """The screens: title and description."""
 TEXTS = {"usage": USAGE, "permissions": PERMISSIONS, "pins": PINS}
@@ -118,10 +120,19 @@ class FullScreenClient(App[int]):
         if preferences.theme in self.available_themes:
             self.theme = preferences.theme
         self.set_keymap(preferences.keys)
-        self.link = Link(connection, self.schedule_frame, lambda: self.size.width)
+        bindings = [
+            one
+            for kind in (FullScreenClient, Prompt, Transcript)
+            for one in kind.BINDINGS
+            if isinstance(one, Binding)
+        ]
+        self.names = KeyNames({one.id: one.key for one in bindings if one.id}, preferences.keys)
+        self.link = Link(connection, self.schedule_frame, lambda: self.size.width, self.names)
         self.link.on_leave = self.leave
         self.link.on_open = self._session_opened
-        self.view = SessionScreen(self.link, PromptArea(memory, draft_key, self._known))
+        self.view = SessionScreen(
+            self.link, PromptArea(memory, draft_key, self._known, self.names), self.names
+        )
         self.view.warning = self._warning
         self.link.on_unsent = self._put_back
         self.failure: Exception | None = None
@@ -132,6 +143,8 @@ class FullScreenClient(App[int]):
         self._dirty = True
         self._frame_due = False
         self._last_frame = 0.0
+        self._ticks: Timer | None = None
+        self._tick_s = 0.0
         self._interrupted_at = -LEAVE_S
         self._interrupt_hint = ""
         self._leaving = False
@@ -152,7 +165,7 @@ class FullScreenClient(App[int]):
             signal.signal(signal.SIGHUP, partial(self._hang_up, loop))  # at once: SIGCONT follows it
         self.app_resume_signal.subscribe(self, lambda _app: self.refresh(layout=True))
         self.run_worker(self._run_link())
-        self.set_interval(TICK_S, self._tick)
+        self._schedule_ticks()
         if not self._has_mouse:
             self.call_after_refresh(self._set_mouse)
 
@@ -177,6 +190,9 @@ class FullScreenClient(App[int]):
         self.view.area.workspace = Path(link.session.state.workspace) if is_here else None
         if self.preferences.problem:
             link.conversation.note(self.preferences.problem, "yellow")
+        if unknown := ", ".join(self.names.unknown):
+            text = f"tui.json binds keys for what does not exist: {one_line(unknown, 200)}. The guide has the names."
+            link.conversation.note(text, "yellow")
         self.view.show_session()
 
     async def confirm(self, text: str) -> bool:
@@ -231,10 +247,20 @@ class FullScreenClient(App[int]):
         if self._dirty and self.is_running and self.link.is_open:
             self._dirty = False
             self.view.draw()
+        self._schedule_ticks()
+
+    def _schedule_ticks(self) -> None:
+        """Advance the spinners as often as the screen needs it; at rest not at all."""
+        if (tick_s := self.view.tick_s) != self._tick_s and self.is_running:
+            self._tick_s = tick_s
+            if self._ticks is not None:
+                self._ticks.stop()
+            self._ticks = self.set_interval(tick_s, self._tick) if tick_s else None
 
     def _tick(self) -> None:
         if self.view.is_mounted and self.view.tick():
             self.schedule_frame()
+        self._schedule_ticks()
 
     def _warning(self) -> str:
         return self._interrupt_hint if time.monotonic() - self._interrupted_at < LEAVE_S else ""
@@ -249,7 +275,9 @@ class FullScreenClient(App[int]):
             return
         if self.link.questions and event.text.strip().lower() in LIKE_ANSWERS:
             self.view.prompt.put_back(event.text)
-            self.notify("Tab goes to the question, then y or n answers it.", markup=False)
+            self.notify(
+                self.names.fill("{prompt.leave} goes to the question, then y or n answers it."), markup=False
+            )
             return
         self.view.area.remember(event.text)
         self.view.transcript.following = True
@@ -299,12 +327,12 @@ class FullScreenClient(App[int]):
             self.view.area.restore()
             self.leave()
         else:
-            self._interrupt_hint = "Ctrl+C again leaves"
+            self._interrupt_hint = again = self.names.fill("{app.interrupt} again leaves")
             if self.link.is_busy:
-                self._interrupt_hint = "Ctrl+C again leaves · the turn is stopped"
+                self._interrupt_hint = f"{again} · the turn is stopped"
                 self.action_stop()
             elif self.screen is self.view and self.view.area.set_aside():
-                self._interrupt_hint = "Ctrl+C again leaves · Up brings the message back"
+                self._interrupt_hint = f"{again} · Up brings the message back"
             self._interrupted_at = time.monotonic()
             self.set_timer(LEAVE_S, self.view.draw_status)
             self.view.draw_status()
@@ -358,15 +386,24 @@ class FullScreenClient(App[int]):
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """What the command palette lists: screens, and what begins with `/` when it is searched for."""
         del screen
+        fill = self.names.fill
         for name, (title, text) in SCREENS.items():
-            yield SystemCommand(title, text, partial(self.action_open, name))
-        yield SystemCommand("Queue", "send the message when the turn has ended (Ctrl+T)", self._queue)
-        yield SystemCommand("Take back", "the newest queued message (Alt+Up)", self.action_take_back)
+            yield SystemCommand(title, fill(text), partial(self.action_open, name))
         yield SystemCommand(
-            "Interactive session", "show or hide what its program shows (F6)", self.action_popup
+            "Queue", fill("send the message when the turn has ended ({prompt.queue})"), self._queue
+        )
+        yield SystemCommand(
+            "Take back", fill("the newest queued message ({prompt.take_back})"), self.action_take_back
+        )
+        yield SystemCommand(
+            "Interactive session",
+            fill("show or hide what its program shows ({app.popup})"),
+            self.action_popup,
         )
         yield SystemCommand("Theme", "choose colours, light or dark", self.action_change_theme)
-        yield SystemCommand("Mouse", "give the mouse to the terminal, or take it (F9)", self.action_mouse)
+        yield SystemCommand(
+            "Mouse", fill("give the mouse to the terminal, or take it ({app.mouse})"), self.action_mouse
+        )
         if not self.is_headless:
             yield SystemCommand("Suspend", "go to the shell; fg comes back", self.action_suspend_process)
         yield SystemCommand("Leave", "leave; a turn in the server continues", self.leave)
@@ -390,7 +427,7 @@ class FullScreenClient(App[int]):
             if isinstance(self.screen, KeysScreen):
                 self.screen.dismiss(None)
             else:
-                self.push_screen(KeysScreen(self.preferences.keys))
+                self.push_screen(KeysScreen(self.names))
         elif self.link.is_open and self.screen is self.view:
             self.push_screen(Browser(self._subject(name)))
 
@@ -423,7 +460,7 @@ class FullScreenClient(App[int]):
         self._has_mouse = not self._has_mouse
         self._set_mouse()
         state = "the client's" if self._has_mouse else "the terminal's"
-        self.notify(f"The mouse is {state} now; F9 changes that.", markup=False)
+        self.notify(self.names.fill(f"The mouse is {state} now; {{app.mouse}} changes that."), markup=False)
 
     def _set_mouse(self) -> None:
         name = "_enable_mouse_support" if self._has_mouse else "_disable_mouse_support"

@@ -23,6 +23,7 @@ from jaato.errors import JaatoError, SessionBusy
 from jaato.protocol.commands import File, MessageSend, SessionCreate, SessionDetach
 from jaato.protocol.events import Event, InitProgress, PermissionRequested, SessionInfo, TurnCompleted
 from jaato.protocol.frames import Opened, Settled
+from jaato.tui.preferences import KeyNames
 from jaato.tui.questions.lines import Question
 from jaato.tui.transcript.blocks import NoteBlock, UserBlock
 from jaato.tui.transcript.conversation import Conversation
@@ -70,7 +71,9 @@ class Shown:
 class Link:
     """One session at a time, and the connection to its server. `changed` is called whenever something is to be drawn."""
 
-    def __init__(self, connection: Connection, changed: Callable[[], None], width: Callable[[], int]) -> None:
+    def __init__(
+        self, connection: Connection, changed: Callable[[], None], width: Callable[[], int], names: KeyNames
+    ) -> None:
         self.client: Client
         self.session: RemoteSession
         self.conversation: Conversation
@@ -93,6 +96,7 @@ class Link:
         self.state = "connecting"
         """`connecting`, `connected`, `reconnecting`."""
         self._connection = connection
+        self._names = names
         self._following: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
@@ -201,12 +205,20 @@ class Link:
             look = "dim" if info.sandbox.backend and not info.sandbox.full else "yellow"
             lines += [(line, look) for line in sandbox_lines(info.sandbox)]
         if not state.turns and state.open_turn is None:
-            lines.append(("Type a message. / lists commands, @ finds files, F1 shows the keys.", ""))
+            lines.append(
+                (
+                    self._names.fill(
+                        "Type a message. / lists commands, @ finds files, {app.keys} shows the keys."
+                    ),
+                    "",
+                )
+            )
             others = [
                 one for one in info.sessions if one.workspace == info.workspace and one.id != state.session_id
             ]
             if others:
-                lines.append((f"F3 opens an earlier session ({len(others)} in this directory).", "dim"))
+                opens = self._names.fill("{app.sessions} opens an earlier session")
+                lines.append((f"{opens} ({len(others)} in this directory).", "dim"))
         self.conversation.add_notes(lines)
 
     async def open_session(self, creation: SessionCreate | None, session_id: str | None) -> None:

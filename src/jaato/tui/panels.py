@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual.events import Click
 from textual.message import Message
@@ -15,6 +16,7 @@ from jaato.cli.output.console import one_line
 from jaato.cli.output.printer import price_text, shorten_model
 from jaato.protocol.events.state import AgentView, State
 from jaato.protocol.specs import Plan
+from jaato.tui.preferences import KeyNames
 from jaato.tui.transcript.blocks import SPINNER
 from jaato.tui.transcript.lines import add_prefix, clean, cut_line, lay_out_words
 from jaato.tui.transcript.looks import Looks
@@ -42,8 +44,9 @@ class AgentTabs(Widget):
             super().__init__()
             self.agent_id = agent_id
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 as Textual names it
+    def __init__(self, names: KeyNames, *, id: str | None = None) -> None:  # noqa: A002 as Textual names it
         super().__init__(id=id)
+        self._hint = names.fill(" {app.next_agent} next")
         self._tabs: list[tuple[str, str, str]] = []
         self._selected = ""
         self._frame = 0
@@ -66,10 +69,18 @@ class AgentTabs(Widget):
         if self.display:
             self.refresh()
 
-    def _labels(self) -> Iterator[tuple[str, str]]:
-        for agent_id, name, mark in self._tabs:
-            shown = SPINNER[self._frame % len(SPINNER)] if mark == "work" else mark
-            yield agent_id, f" {shown} {name} "
+    def _labels(self) -> list[tuple[str, str]]:
+        """The tabs from the first one that leaves room for the selected one."""
+        spinner = SPINNER[self._frame % len(SPINNER)]
+        labels = [
+            (agent_id, f" {spinner if mark == 'work' else mark} {name} ")
+            for agent_id, name, mark in self._tabs
+        ]
+        last = next((at for at, (agent_id, _) in enumerate(labels) if agent_id == self._selected), 0)
+        room, first = self.size.width - cell_len(labels[last][1]) if labels else 0, last
+        while first and (room := room - cell_len(labels[first - 1][1]) - 1) >= 0:
+            first -= 1
+        return labels[first:]
 
     def render(self) -> Text:
         """The tabs in one line."""
@@ -77,16 +88,16 @@ class AgentTabs(Widget):
         for agent_id, label in self._labels():
             text.append(label, "bold reverse" if agent_id == self._selected else "")
             text.append(" ")
-        text.append(" F2 next", "dim")
+        text.append(self._hint, "dim")
         return text
 
     def on_click(self, event: Click) -> None:
         """Choose the tab under the pointer."""
         at = 0
         for agent_id, label in self._labels():
-            if at <= event.x < at + len(label):
+            if at <= event.x < at + cell_len(label):
                 self.post_message(self.Selected(agent_id))
-            at += len(label) + 1
+            at += cell_len(label) + 1
 
 
 def choose_mark(agent: AgentView) -> str:

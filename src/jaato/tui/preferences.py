@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,32 @@ MAX_BYTES = 100_000
 LIGHT, DARK = "textual-light", "textual-dark"
 LIGHT_BACKGROUNDS = ("7", "15", "11", "14")
 """The colours of COLORFGBG that are light backgrounds."""
+
+
+KEY_NAMES = {"escape": "Esc", "pageup": "PageUp", "pagedown": "PageDown"}
+BINDING = re.compile(r"\{([a-z]+\.[a-z_]+)\}")
+"""The id of a binding in a text, which its key replaces."""
+
+
+class KeyNames:
+    """The names of the keys, as the user has bound them. `defaults` has the keys of each binding's id."""
+
+    def __init__(self, defaults: Mapping[str, str], bound: Mapping[str, str]) -> None:
+        self.unknown = [name for name in bound if name not in defaults]
+        self._keys = {**defaults, **{name: keys for name, keys in bound.items() if name in defaults}}
+
+    def fill(self, text: str, most: int = 1) -> str:
+        """A text with the keys of the bindings whose ids stand in it as `{id}`, of each no more than `most`."""
+        return BINDING.sub(lambda found: self._name(found[1], most), text)
+
+    def _name(self, binding: str, most: int) -> str:
+        keys = [key.strip() for key in self._keys[binding].split(",")]
+        return ", ".join(map(name_key, keys[:most]))
+
+
+def name_key(key: str) -> str:
+    """The name of a key for users: `ctrl+e` is Ctrl+E."""
+    return "+".join(KEY_NAMES.get(part, part.capitalize()) for part in key.split("+"))
 
 
 class Preferences:

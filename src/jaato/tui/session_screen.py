@@ -24,6 +24,7 @@ from jaato.tui.panels import (
     lay_out_plan,
     summarize_plan,
 )
+from jaato.tui.preferences import KeyNames
 from jaato.tui.prompt.area import PromptArea
 from jaato.tui.prompt.editor import Prompt
 from jaato.tui.questions.panel import QuestionPanel
@@ -34,6 +35,9 @@ from jaato.tui.transcript.widget import Transcript
 LOW_LINES, LOW_CELLS = 9, 400
 """A screen with fewer lines than the first number, and than the second one divided by its columns beside, is low."""
 
+HINT_TASK, HINT_BLOCK = "{app.tasks} its output, Tab back", "{transcript.toggle} unfolds, Tab back"
+TICK_S, SLOW_TICK_S = 0.1, 1.0
+"""How often spinners advance: while the agent works, and while the user, a lost server or a background task is waited for."""
 TINY_LINES = 8
 """One with fewer lines shows a question instead of the conversation."""
 
@@ -52,8 +56,9 @@ class SessionScreen(Screen[None]):
     SessionScreen.-tiny.-asked #middle { display: none; }
     """
 
-    def __init__(self, link: Link, area: PromptArea) -> None:
+    def __init__(self, link: Link, area: PromptArea, names: KeyNames) -> None:
         super().__init__()
+        self._names = names
         self.link = link
         self.area = area
         self.agent_id = ""
@@ -66,13 +71,13 @@ class SessionScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """From the top down."""
-        yield AgentTabs(id="tabs")
+        yield AgentTabs(self._names, id="tabs")
         with Horizontal(id="middle"):
             yield Transcript(id="transcript")
             yield LinesView(id="plan")
-        yield PopupPanel(id="popup")
+        yield PopupPanel(self._names, id="popup")
         yield LinesView(id="planline")
-        yield QuestionPanel(id="questions")
+        yield QuestionPanel(self._names, id="questions")
         yield self.area
         yield StatusLine(id="status")
 
@@ -101,6 +106,10 @@ class SessionScreen(Screen[None]):
         self.set_class(event.size.height < TINY_LINES, "-tiny")
         if self.link.is_open:
             self.draw()
+
+    def on_descendant_focus(self) -> None:
+        """Show the keys of what has the focus now."""
+        self.draw_status()
 
     # --- agents --------------------------------------------------------------------------------------------------
 
@@ -131,6 +140,20 @@ class SessionScreen(Screen[None]):
         """Put a character that is no answer into the prompt."""
         self.prompt.insert(event.text)
         self.prompt.focus()
+
+    def on_key(self, event: events.Key) -> None:
+        """Put a character that is typed in the conversation into the prompt, unless a binding has its key."""
+        if event.is_printable and self.transcript.has_focus and event.key not in self.active_bindings:
+            event.stop()
+            self.prompt.insert(event.character or "")
+            self.prompt.focus()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Put what is pasted in the conversation into the prompt."""
+        if self.transcript.has_focus:
+            event.stop()
+            self.prompt.post_message(events.Paste(event.text))
+            self.prompt.focus()
 
     def _agents(self) -> list[AgentView]:
         """The agents, the root agent first."""
@@ -177,15 +200,23 @@ class SessionScreen(Screen[None]):
             self.draw_status()
             self.query_one(StatusLine).tick()
             return False
-        state = self.link.session.state if self.link.is_open else None
-        if state is None or not (
-            self.link.is_busy or state.tasks or any(map(is_working, state.agents.values()))
-        ):
+        if not self.tick_s:
             return False
         self.query_one(AgentTabs).tick()
         self.query_one(StatusLine).tick()
         self.draw_status()
         return bool(self.link.conversation.calls)
+
+    @property
+    def tick_s(self) -> float:
+        """Seconds between two ticks; 0 where nothing spins."""
+        link = self.link
+        if link.state != "connected" or not link.is_open:
+            return SLOW_TICK_S if link.state == "reconnecting" else TICK_S
+        state = link.session.state
+        if link.is_busy or any(map(is_working, state.agents.values())):
+            return SLOW_TICK_S if link.questions else TICK_S
+        return SLOW_TICK_S if state.tasks else 0.0
 
     @property
     def _is_crowded(self) -> bool:
@@ -222,7 +253,9 @@ class SessionScreen(Screen[None]):
         state = link.session.state
         agent = state.agents.get(self.agent_id or state.root_agent_id)
         warning = self.warning()
-        status = Status(state, link.output.mode, working_s, link.state, warning, self._hint(), agent)
+        status = Status(
+            state, link.output.mode, working_s, link.state, warning, self._names.fill(self._hint()), agent
+        )
         self.query_one(StatusLine).show(status)
         self.area.set_busy(link.is_busy, bool(link.conversation.queued))
 
@@ -232,7 +265,7 @@ class SessionScreen(Screen[None]):
         if self.link.state == "reconnecting" and self.link.start_server is not None:
             return "a message starts the server"
         if self.transcript.has_focus:
-            return "F5 its output, Tab back" if self.transcript.marked_task else "Enter unfolds, Tab back"
+            return HINT_TASK if self.transcript.marked_task else HINT_BLOCK
         if not self.transcript.following:
-            return "Ctrl+End newest"
-        return "Esc stops" if self.link.is_busy else "F1 keys"
+            return "{app.newest} newest"
+        return "{app.stop} stops" if self.link.is_busy else "{app.keys} keys"

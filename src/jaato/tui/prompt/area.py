@@ -13,6 +13,7 @@ from textual.widgets import TextArea
 
 from jaato.protocol.events import SessionInfo
 from jaato.protocol.events.state import State
+from jaato.tui.preferences import KeyNames
 from jaato.tui.prompt.choices import Choices
 from jaato.tui.prompt.completion import complete_command, complete_file, list_files
 from jaato.tui.prompt.editor import Prompt
@@ -20,10 +21,10 @@ from jaato.tui.prompt.memory import Memory
 
 DRAFT_S = 0.7
 """How long after the last key the draft is kept in its file."""
-BUSY_TITLE = " Enter: at the agent's next pause · Ctrl+T: after the turn "
-QUEUED_TITLE = " Enter: at the agent's next pause · Alt+Up: take the queued message back "
-LOW_BUSY_TITLE = "Enter: next pause · Ctrl+T: turn's end"
-LOW_QUEUED_TITLE = "Alt+Up: take the queued one back"
+BUSY_TITLE = " Enter: at the agent's next pause · {prompt.queue}: after the turn "
+QUEUED_TITLE = " Enter: at the agent's next pause · {prompt.take_back}: take the queued message back "
+LOW_BUSY_TITLE = "Enter: next pause · {prompt.queue}: turn's end"
+LOW_QUEUED_TITLE = "{prompt.take_back}: take the queued one back"
 
 
 class PromptArea(Vertical):
@@ -32,7 +33,11 @@ class PromptArea(Vertical):
     DEFAULT_CSS = "PromptArea { height: auto; }"
 
     def __init__(
-        self, memory: Memory, draft_key: str, known: Callable[[], tuple[State, SessionInfo | None] | None]
+        self,
+        memory: Memory,
+        draft_key: str,
+        known: Callable[[], tuple[State, SessionInfo | None] | None],
+        names: KeyNames,
     ) -> None:
         super().__init__(id="prompt-area")
         self.memory = memory
@@ -40,6 +45,7 @@ class PromptArea(Vertical):
         """Where the files for `@` are; None on another machine."""
         self._draft_key = draft_key
         self._known = known
+        self._names = names
         self._draft_timer: asyncio.TimerHandle | None = None
         self._files: list[str] | None = None
         self._stop_listing = threading.Event()
@@ -71,8 +77,8 @@ class PromptArea(Vertical):
         """Say what the keys do while the agent works; without room for a border, in the empty prompt."""
         prompt = self.prompt
         prompt.set_class(busy, "-working")
-        title = (QUEUED_TITLE if queued else BUSY_TITLE) if busy else ""
-        low_title = (LOW_QUEUED_TITLE if queued else LOW_BUSY_TITLE) if busy else ""
+        title = self._names.fill(QUEUED_TITLE if queued else BUSY_TITLE) if busy else ""
+        low_title = self._names.fill(LOW_QUEUED_TITLE if queued else LOW_BUSY_TITLE) if busy else ""
         if prompt.border_title != title:
             prompt.border_title = title
         prompt.placeholder = low_title if self.screen.has_class("-low") else ""

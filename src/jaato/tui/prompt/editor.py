@@ -20,6 +20,8 @@ PASTE_CHARS, PASTE_LINES = 1_000, 12
 MARK = re.compile(r"\[pasted #(\d+): [^\]]*\]")
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 MAX_PATH_CHARS = 4_000
+JOINERS = ("\u200c", "\u200d")
+"""The characters that separate and join letters and emojis: typed ones, though they are not printable by themselves."""
 
 
 class Prompt(TextArea):
@@ -32,7 +34,7 @@ class Prompt(TextArea):
     Prompt.-working { border-top: solid $text-warning; border-bottom: solid $text-warning; border-title-color: $foreground; }
     """
     BINDINGS = [
-        Binding("shift+enter,alt+enter,ctrl+j", "newline", "New line", show=False, id="prompt.newline"),
+        Binding("shift+enter,ctrl+j,alt+enter", "newline", "New line", show=False, id="prompt.newline"),
         Binding("pageup", "app.scroll(-1)", "Scroll up", show=False),
         Binding("pagedown", "app.scroll(1)", "Scroll down", show=False),
         Binding("tab", "app.answer", "To the question, or the conversation", show=False, id="prompt.leave"),
@@ -66,6 +68,9 @@ class Prompt(TextArea):
         super().__init__(
             id=id, soft_wrap=True, show_line_numbers=False, tab_behavior="focus", highlight_cursor_line=False
         )
+        self.set_reactive(
+            TextArea.cursor_blink, False
+        )  # each time it would blink, a client at rest would draw
         self.memory = memory
         self.completing = False
         """Whether completions are shown, which some keys move."""
@@ -133,6 +138,9 @@ class Prompt(TextArea):
             case "ctrl+d" if not self.text:
                 self.stop_key(event)
                 await self.run_action("app.quit")
+            case _ if event.character in JOINERS:
+                self.stop_key(event)
+                self.insert(event.character or "")
             case _:
                 bound = None if event.is_printable else self.screen.active_bindings.get(event.key)
                 if bound is not None and bound.node is self:

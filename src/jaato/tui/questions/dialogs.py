@@ -105,6 +105,10 @@ class ArgumentsDialog(ModalScreen[dict[str, Any] | None]):
         self.dismiss(None)
 
     def action_send(self) -> None:
+        """Take the arguments once the editor has the keys that came before."""
+        self.query_one(TextArea).call_later(self._send)
+
+    def _send(self) -> None:
         """Take the arguments, if they are a JSON object."""
         try:
             arguments = json.loads(self.query_one(TextArea).text)
@@ -137,8 +141,11 @@ class ClarificationForm(ModalScreen[list[str | None] | None]):
     BINDINGS = [
         Binding("escape", "leave", "Back"),
         Binding("ctrl+s,f10", "send", "Send", priority=True),
-        Binding("down", "app.focus_next", "Next", show=False),
-        Binding("up", "app.focus_previous", "Previous", show=False),
+        Binding("enter", "next", "Next", show=False, priority=True),
+        Binding("down,tab", "app.focus_next", "Next", show=False, priority=True),
+        Binding("up,shift+tab", "app.focus_previous", "Previous", show=False, priority=True),
+        Binding("pageup", "page(-1)", "Page up", show=False),
+        Binding("pagedown", "page(1)", "Page down", show=False),
     ]
 
     def __init__(self, question: ClarificationQuestion, drafts: dict[str, list[str]]) -> None:
@@ -151,7 +158,7 @@ class ClarificationForm(ModalScreen[list[str | None] | None]):
         typed = self._drafts.get(self._question.question_id, [])
         with Vertical() as box:
             box.border_title = Text("The agent asks")
-            with VerticalScroll():
+            with VerticalScroll(can_focus=False):
                 if self._question.context:
                     yield Static(Text(clean(visible(self._question.context)), "bold"))
                 for number, one in enumerate(self._question.questions):
@@ -172,14 +179,17 @@ class ClarificationForm(ModalScreen[list[str | None] | None]):
         """Begin with the first question."""
         self.query(Input).first().focus()
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Go to the next question, after the last one send the answers."""
-        fields = list(self.query(Input))
-        at = fields.index(event.input)
-        if at + 1 < len(fields):
-            fields[at + 1].focus()
-        else:
+    def action_page(self, by: int) -> None:
+        """Scroll the questions by a page."""
+        view = self.query_one(VerticalScroll)
+        view.scroll_relative(y=by * max(1, view.size.height - 1), animate=False)
+
+    def action_next(self) -> None:
+        """Go to the next question at once, as keys may follow in the same moment; after the last one send the answers."""
+        if self.focused is self.query(Input).last():
             self.action_send()
+        else:
+            self.focus_next()
 
     def action_leave(self) -> None:
         """Keep what was typed, and go back."""
@@ -187,7 +197,16 @@ class ClarificationForm(ModalScreen[list[str | None] | None]):
         self.dismiss(None)
 
     def action_send(self) -> None:
-        """Send the answers."""
+        """Send the answers once each field has the keys that came before."""
+        self._send_after(list(self.query(Input)))
+
+    def _send_after(self, fields: list[Input]) -> None:
+        if fields:
+            fields[0].call_later(self._send_after, fields[1:])
+        else:
+            self._send()
+
+    def _send(self) -> None:
         self._drafts.pop(self._question.question_id, None)
         replies = [
             parse_reply(one, field.value)

@@ -21,6 +21,7 @@ from textual.widgets import Static
 from jaato.abc.asker import Answer
 from jaato.protocol.events import ClarificationQuestion, PermissionRequested
 from jaato.tui.lines_view import LinesView
+from jaato.tui.preferences import KeyNames
 from jaato.tui.questions.dialogs import ArgumentsDialog, ClarificationForm, CommentDialog
 from jaato.tui.questions.lines import Question, format_title, lay_out_question, lay_out_whole, list_answers
 from jaato.tui.transcript.lines import make_strip
@@ -66,8 +67,9 @@ class QuestionPanel(Vertical):
             super().__init__()
             self.text = text
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 as Textual names it
+    def __init__(self, names: KeyNames, *, id: str | None = None) -> None:  # noqa: A002 as Textual names it
         super().__init__(id=id)
+        self._hint = names.fill("{prompt.leave} answers")
         self._grace: Timer | None = None
         self._last_key = ""
         self.pending: list[Question] = []
@@ -167,20 +169,23 @@ class QuestionPanel(Vertical):
         lines = self.query_one(LinesView)
         if self.is_low:
             first = "y yes · n no" if isinstance(self.current, PermissionRequested) else "Enter answers"
-            text = Text(f"{first} ↓ all" if lines.has_focus else "Tab answers ↓ all", "dim")
+            text = Text(f"{first if lines.has_focus else self._hint} ↓ all", "dim")
         elif not lines.has_focus:
             more = " · more below" if lines.max_scroll_y else ""
-            text = Text(f"Tab answers; what you type stays in the prompt{more}", "dim")
+            text = Text(f"{self._hint}; what you type stays in the prompt{more}", "dim")
         else:
             text = self._keys(self.size.width - 4)
         self.query_one("#answers", Static).update(text)
 
     def press(self, key: str) -> bool:
         """Use a key as an answer; whether it was used. One that comes too soon is typed into the prompt."""
+        if self.app.screen is not self.screen:  # a dialog was opened by a key of the same moment
+            return True
         question = self.current
         if question is None or time.monotonic() - self._since < GUARD_S:
             is_text = len(key) == 1 and key.isprintable()
             if is_text and key != self._last_key:
+                self._last_key = ""
                 self.post_message(self.Typed(key))
                 self.leave()
             return is_text
@@ -216,6 +221,7 @@ class QuestionPanel(Vertical):
 
     def _send(self, question: Question, answer: Answer | list[str | None] | None) -> None:
         if answer is not None:
+            self._since = time.monotonic()  # what is typed until the answer has arrived is no other one
             self.post_message(self.Answered(question, answer))
 
 

@@ -15,64 +15,67 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from jaato.tui.lines_view import LinesView
+from jaato.tui.preferences import KeyNames
 from jaato.tui.transcript.lines import add_prefix, lay_out_words
 from jaato.tui.transcript.looks import Looks
 
-KEYS: Mapping[str, Sequence[tuple[str, str, str]]] = {
+KEYS: Mapping[str, Sequence[tuple[str, str]]] = {
     "Prompt": (
-        ("", "Enter", "send; in mid-turn, at the agent's next pause"),
-        ("prompt.queue", "Ctrl+T", "send when the turn has ended"),
-        ("prompt.take_back", "Alt+Up", "take a queued message back"),
-        ("prompt.newline", "Shift+Enter, Ctrl+J", "new line (also a backslash before Enter)"),
-        ("", "Up, Down", "messages sent before"),
-        ("app.history", "Ctrl+R", "search in messages sent before"),
-        ("", "/", "commands; Tab completes"),
-        ("", "@", "files; Tab completes"),
-        ("prompt.leave", "Tab", "to the question, or the conversation"),
+        ("Enter", "send; in mid-turn, at the agent's next pause"),
+        ("{prompt.queue}", "send when the turn has ended"),
+        ("{prompt.take_back}", "take a queued message back"),
+        ("{prompt.newline}", "new line (also a backslash before Enter)"),
+        ("Up, Down", "messages sent before"),
+        ("{app.history}", "search in messages sent before"),
+        ("/", "commands; Tab completes"),
+        ("@", "files; Tab completes"),
+        ("{prompt.leave}", "to the question, or the conversation"),
     ),
     "Session": (
-        ("app.stop", "Escape", "stop the agent; the draft stays"),
-        ("app.interrupt", "Ctrl+C", "stop, or empty the prompt; twice leaves"),
-        ("", "Ctrl+D", "leave (empty prompt); the turn continues"),
-        ("app.next_agent", "F2", "next agent"),
-        ("app.sessions", "F3", "sessions"),
-        ("app.plans", "F4", "the plans of all agents"),
-        ("app.tasks", "F5", "background tasks, that of the marked call first"),
-        ("app.popup", "F6", "show or hide the interactive session"),
-        ("app.palette", "Ctrl+P", "all commands"),
-        ("app.keys", "F1", "these keys"),
-        ("app.mouse", "F9", "give the mouse to the terminal, or take it"),
+        ("{app.stop}", "stop the agent; the draft stays"),
+        ("{app.interrupt}", "stop, or empty the prompt; twice leaves"),
+        ("Ctrl+D", "leave (empty prompt); the turn continues"),
+        ("{app.next_agent}", "next agent"),
+        ("{app.sessions}", "sessions"),
+        ("{app.plans}", "the plans of all agents"),
+        ("{app.tasks}", "background tasks, that of the marked call first"),
+        ("{app.popup}", "show or hide the interactive session"),
+        ("Ctrl+P", "all commands"),
+        ("{app.keys}", "these keys"),
+        ("{app.mouse}", "give the mouse to the terminal, or take it"),
     ),
     "Conversation": (
-        ("app.page_up", "PageUp, PageDown", "scroll"),
-        ("app.newest", "Ctrl+End", "newest line"),
-        ("app.unfold", "Ctrl+O", "fold or unfold the newest call or thought"),
-        ("app.search", "Ctrl+F", "search"),
-        ("transcript.previous", "Up, Down", "mark a call or thought (after Tab)"),
-        ("transcript.toggle", "Enter", "fold or unfold it"),
+        ("{app.page_up}, {app.page_down}", "scroll"),
+        ("{app.newest}", "newest line"),
+        ("{app.unfold}", "fold or unfold the newest call or thought"),
+        ("{app.search}", "search"),
+        ("{transcript.previous}, {transcript.next}", "mark a call or thought (after Tab)"),
+        ("{transcript.toggle}", "fold or unfold it"),
     ),
     "Question (after Tab)": (
-        ("", "y n", "allow, deny"),
-        ("", "a N", "always allow, never allow calls like this"),
-        ("", "t i o", "for this turn, until the agent is idle, exactly this call once"),
-        ("", "A", "allow all that wait"),
-        ("", "e c", "edit the arguments, deny with a comment"),
-        ("", "v", "view the whole call, unabridged"),
-        ("", "Escape", "back to the prompt, without an answer"),
+        ("y n", "allow, deny"),
+        ("a N", "always allow, never allow calls like this"),
+        ("t i o", "for this turn, until the agent is idle, exactly this call once"),
+        ("A", "allow all that wait"),
+        ("e c", "edit the arguments, deny with a comment"),
+        ("v", "view the whole call, unabridged"),
+        ("Escape", "back to the prompt, without an answer"),
     ),
 }
-"""The keys by place: the id that rebinds one, the key, and what it does."""
+"""The keys by place: the key, or the ids of its bindings, and what it does."""
+MOST = 2
+"""How many keys of one binding are shown."""
 NARROW = 50
 """Columns below which what a key does is below it."""
 
 
-def lay_out_keys(keymap: Mapping[str, str], width: int, looks: Looks) -> list[Strip]:
+def lay_out_keys(names: KeyNames, width: int, looks: Looks) -> list[Strip]:
     """The keys, as the user has bound them."""
     found: list[Strip] = []
     for place, keys in KEYS.items():
         found += [*([Strip([], 0)] if found else []), *lay_out_words(place, width, looks.heading)]
-        for binding, key, text in keys:
-            bound = keymap.get(binding, key)
+        for key, text in keys:
+            bound = names.fill(key, MOST)
             if width < NARROW:
                 found += lay_out_words(bound, width, looks.strong)
                 found += add_prefix(lay_out_words(text, width - 2, looks.text), "  ", "  ", looks.text)
@@ -96,9 +99,9 @@ class KeysScreen(ModalScreen[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,q", "dismiss(None)", "Back")]
 
-    def __init__(self, keymap: Mapping[str, str]) -> None:
+    def __init__(self, names: KeyNames) -> None:
         super().__init__()
-        self._keymap = keymap
+        self._names = names
 
     def compose(self) -> ComposeResult:
         """The keys in a box."""
@@ -110,5 +113,5 @@ class KeysScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         """Fill the box."""
         view = self.query_one(LinesView)
-        view.show(partial(lay_out_keys, self._keymap))
+        view.show(partial(lay_out_keys, self._names))
         view.focus()

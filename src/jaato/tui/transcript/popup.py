@@ -9,6 +9,7 @@ from jaato.cli.output.console import one_line
 from jaato.cli.output.printer import call_text
 from jaato.protocol.events import ToolCallEnd
 from jaato.tui.lines_view import LinesView
+from jaato.tui.preferences import KeyNames
 from jaato.tui.transcript.blocks import CallBlock
 from jaato.tui.transcript.lines import add_prefix, clean, lay_out_plain
 from jaato.tui.transcript.looks import Looks
@@ -55,9 +56,13 @@ class PopupPanel(LinesView, can_focus=False):
                  border-title-color: $secondary; }
     """
 
+    def __init__(self, names: KeyNames, *, id: str | None = None) -> None:  # noqa: A002 as Textual names it
+        super().__init__(id=id)
+        self._hint = names.fill("{app.popup} hides")
+
     def show_session(self, session: PopupSession | None) -> None:
         """Show a session; nothing without one."""
         self.display = session is not None
         if session is not None:
-            self.border_title = Text(f"{session.title} · F6 hides")
+            self.border_title = Text(f"{session.title} · {self._hint}")
             self.show_if_new((session.id, session.count), session.lay_out, stays=True)

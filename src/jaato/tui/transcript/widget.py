@@ -38,8 +38,8 @@ class Transcript(ScrollView, can_focus=True):
         Binding("up", "move(-1)", "Previous block", show=False, id="transcript.previous"),
         Binding("down", "move(1)", "Next block", show=False, id="transcript.next"),
         Binding("enter,space", "fold", "Fold or unfold", show=False, id="transcript.toggle"),
-        Binding("home,g", "scroll_home", "First line", show=False, id="transcript.first"),
-        Binding("end,G", "follow", "Newest line", show=False, id="transcript.last"),
+        Binding("home", "scroll_home", "First line", show=False, id="transcript.first"),
+        Binding("end", "follow", "Newest line", show=False, id="transcript.last"),
         Binding("pageup", "page_up", "Page up", show=False, id="transcript.page_up"),
         Binding("pagedown", "page_down", "Page down", show=False, id="transcript.page_down"),
     ]
