@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import anyio
@@ -38,15 +38,16 @@ async def list_sessions(hub: Hub, command: SessionList) -> Sessions:
 async def add_titles(hub: Hub, rows: Sequence[SessionEntry]) -> list[SessionEntry]:
     """The rows, with the first message of those that have neither a name nor a description."""
     untitled = {row.id for row in rows if not (row.name or row.description)}
-    if unread := [session_id for session_id in untitled if session_id not in hub.titles]:
-        found = await anyio.to_thread.run_sync(read_titles, hub, unread, limiter=SEARCHING)
+    titles = {session_id: hub.titles[session_id] for session_id in untitled if session_id in hub.titles}
+    if unread := untitled - titles.keys():
+        titles |= await anyio.to_thread.run_sync(read_titles, hub, unread)
         if len(hub.titles) > MOST_TITLES:
             hub.titles.clear()
-        hub.titles |= found
-    return [replace(row, description=hub.titles.get(row.id)) if row.id in untitled else row for row in rows]
+        hub.titles |= titles
+    return [replace(row, description=titles.get(row.id)) if row.id in untitled else row for row in rows]
 
 
-def read_titles(hub: Hub, session_ids: Sequence[str]) -> dict[str, str]:
+def read_titles(hub: Hub, session_ids: Iterable[str]) -> dict[str, str]:
     """The beginnings of the first messages by session, as far as there are any."""
     texts = ((one, read_first_message(hub.store, one, hub.secrets)) for one in session_ids)
     return {session_id: text for session_id, text in texts if text}
