@@ -248,14 +248,21 @@ def watched_viewer(seen: Watched, server: Any) -> Any:
 
 
 def test_the_directory_of_a_link_is_suggested(tmp_path: Path) -> None:
-    """`jaato web` puts the directory where it was typed into the link; what is no text there is left out."""
+    """`jaato web` puts the directory where it was typed into the link; what is no text there is left out, and so is that
+    of a link which does not pair."""
     with desk(tmp_path, main=[]) as server, watched(server) as seen:
-        for given, suggested in (
-            (quote(f"{server.work}/ä b"), f"{server.work}/ä b"),
-            ("%ff", f"{server.work}/ä b"),
+        forged = f"{server.origin}/#pair={'A' * 43}"
+        for link, given, suggested in (
+            (server.link(), quote(f"{server.work}/ä b"), f"{server.work}/ä b"),
+            (server.link(), "%ff", f"{server.work}/ä b"),
+            (forged, "/elsewhere", f"{server.work}/ä b"),
         ):
             seen.page.goto("about:blank")
-            seen.page.goto(f"{server.link().partition('&in=')[0]}&in={given}")
+            seen.page.goto(f"{link.partition('&in=')[0]}&in={given}")
+            if link == forged:
+                seen.page.get_by_text("This link was used already, or is too old").wait_for()
+                seen.complaints.clear()  # the console has the refusal
+                seen.page.goto(server.origin)
             seen.page.get_by_role("button", name="New", exact=True).click()
             assert seen.page.get_by_label("Directory on the server").input_value() == suggested
             assert "#" not in seen.page.url

@@ -5,12 +5,12 @@ import { render } from "preact";
 import "./style.css";
 import "./panels.css";
 import { App } from "./app.tsx";
-import { codeOf, pair, takeCode } from "./pairing.ts";
+import { codeOf, pair, takeLink } from "./pairing.ts";
 
 async function start(): Promise<void> {
-  const code = takeCode();
+  const link = takeLink();
   let problem = "";
-  if (code) await pair(code).catch((error: Error) => (problem = error.message));
+  if (link) await pair(link).catch((error: Error) => (problem = error.message));
   render(<App problem={problem} />, document.getElementById("app")!);
 }
 

@@ -10,11 +10,11 @@ export function PairingForm({ problem, done }: { problem: string; done: () => vo
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const form = event.currentTarget as HTMLFormElement;
-    const code = codeOf(new FormData(form).get("code") as string);
-    if (!code) return setError("This is not a link from jaato web.");
+    const link = new FormData(form).get("code") as string;
+    if (!codeOf(link)) return setError("This is not a link from jaato web.");
     setBusy(true);
     try {
-      await pair(code);
+      await pair(link);
       done();
     } catch (failure) {
       setError((failure as Error).message);

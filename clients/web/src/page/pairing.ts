@@ -10,13 +10,12 @@ export function pairedKey(): string {
   return kept.get(KEY);
 }
 
-/** Take the code out of the address, so that neither the history nor a shared link has it. */
-export function takeCode(): string {
-  const code = codeOf(location.hash);
-  const directory = directoryOf(location.hash);
-  if (code && directory) kept.set("workspace", directory);
-  if (code) history.replaceState(null, "", location.pathname);
-  return code;
+/** The link of the address, empty if it has no code. The code is taken out, so that neither the history nor a shared link has it. */
+export function takeLink(): string {
+  const link = location.hash;
+  if (!codeOf(link)) return "";
+  history.replaceState(null, "", location.pathname);
+  return link;
 }
 
 /** The code in a link or in what was typed; empty without one. */
@@ -34,11 +33,11 @@ function directoryOf(link: string): string {
   }
 }
 
-/** Exchange a code. Throws an error that says what to do. */
-export async function pair(code: string): Promise<void> {
+/** Exchange the code of a link; the directory of one that is valid is suggested. Throws an error that says what to do. */
+export async function pair(link: string): Promise<void> {
   const response = await fetch("/pair", {
     method: "POST",
-    headers: { authorization: `Pairing ${code}` },
+    headers: { authorization: `Pairing ${codeOf(link)}` },
     credentials: "same-origin",
     cache: "no-store",
     redirect: "error",
@@ -46,4 +45,6 @@ export async function pair(code: string): Promise<void> {
   const body = (await response.json().catch(() => ({}))) as { key?: string; error?: { message?: string } };
   if (!response.ok || !body.key) throw new Error(body.error?.message ?? `The server answered ${response.status}.`);
   kept.set(KEY, body.key);
+  const directory = directoryOf(link);
+  if (directory) kept.set("workspace", directory);
 }
