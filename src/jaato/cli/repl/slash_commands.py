@@ -192,14 +192,7 @@ async def tasks_command(context: CommandContext, rest: str) -> None:
         await context.client.ask(TaskStop(session_id=context.session.id, task_id=task_id.strip()))
         context.console.note(f"stopping {one_line(task_id, 60)}")
         return
-    if rest:
-        context.console.note(await context.session.execute("tasks", rest))
-        return
-    tasks = context.session.state.tasks
-    for task in tasks.values():
-        context.console.note(f"{task.task_id}  {task.status:<10} {task.tool}")
-    if not tasks:
-        context.console.note("There are no background tasks.")
+    context.console.note(await context.session.execute("tasks", rest))
 
 
 async def files_command(context: CommandContext, _rest: str) -> None:
