@@ -134,6 +134,32 @@ def test_a_program_that_fails_leaves_the_command_alone(desk: Desk) -> None:
     run(story())
 
 
+def test_a_program_that_is_late(desk: Desk) -> None:
+    """One that has not shown the output in time after the end of its call, as on a busy machine, shows nothing any more: the
+    output is text then."""
+    script = desk.script(SLOW, say("done"))
+
+    class Busy(Editor):
+        async def create_terminal(self, session_id: str, command: str, *args: Any, **more: Any) -> Any:
+            return await super().create_terminal(session_id, "/bin/sh", ["-c", "exec sleep 300.29"])
+
+    async def story() -> None:
+        async with editing(desk, *script, terminal=True, editor=Busy()) as editor:
+            session = await editor.new(desk)
+            turn = asyncio.create_task(editor.say(session, "go"))
+            await editor.wait(lambda: editor.terminals and terminals_of(editor))
+            (desk.work / "go").touch()
+            await turn
+            assert terminals_of(editor)
+            await editor.wait(lambda: not terminals_of(editor))
+            assert "begun\nended" in editor.call("run")["content"][0]["content"]["text"]
+            assert editor.terminals["t1"].released
+            await editor.terminals["t1"].ended
+            await editor.agent.close_session(session_id=session)
+
+    run(story())
+
+
 def test_secrets_are_removed(desk: Desk) -> None:
     """What follows a call reads events, from which secrets are removed."""
     script = desk.script(LEAK, say("done"))

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 
 from acp.exceptions import RequestError
@@ -209,7 +210,7 @@ class EditorSession:
             case ToolOutput():
                 self._print_later(event.call_id)
             case ToolCallEnd() if self._terminals is not None:
-                self._terminals.end(event.call_id)
+                self._terminals.end(event.call_id, partial(self._show_result, event))
             case PermissionRequested() | ClarificationQuestion():
                 self._questions.ask(event)
             case PermissionResolved() | ClarificationResolved():
@@ -269,6 +270,9 @@ class EditorSession:
                 for update in self.updates.output(call_id):
                     with suppress(ConnectionError):
                         await self._send(update)
+
+    async def _show_result(self, event: ToolCallEnd) -> None:
+        await self._send(self.updates.result_update(event))
 
     async def _show_terminal(self, call_id: str, terminal_id: str) -> None:
         for update in self.updates.show_terminal(call_id, terminal_id):

@@ -115,8 +115,9 @@ class Terminals:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._opened: set[str] = set()
         """The running calls that have, or had, a terminal."""
-        self._ended: set[str] = set()
-        """The calls that have ended before their program."""
+        self._ended: dict[str, Callable[[], Awaitable[None]]] = {}
+        """The calls that have ended before their program, with what shows their output as text."""
+        self._closed = False
 
     def open(self, call_id: str) -> None:
         """Create the terminal of a running call, once, in a task of its own."""
@@ -124,29 +125,35 @@ class Terminals:
             self._opened.add(call_id)
             self._tasks[call_id] = asyncio.get_running_loop().create_task(self._run(call_id))
 
-    def end(self, call_id: str) -> None:
-        """The call has ended: its program ends by itself, and the terminal is released."""
+    def end(self, call_id: str, show_text: Callable[[], Awaitable[None]]) -> None:
+        """The call has ended: its program ends by itself, and the terminal is released; `show_text` if the program is late."""
         self._opened.discard(call_id)
         if (task := self._tasks.get(call_id)) is not None and call_id not in self._ended:
-            self._ended.add(call_id)
+            self._ended[call_id] = show_text
             asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, task.cancel)
 
     def close(self) -> None:
         """Release every terminal."""
+        self._closed = True
         for task in self._tasks.values():
             task.cancel()
 
     async def _run(self, call_id: str) -> None:
+        has_exited = False
         try:
             with suppress(RequestError, ConnectionError, ValueError, JaatoError):
-                await self._follow_call(call_id)
+                has_exited = await self._follow_call(call_id)
         finally:
             self._tasks.pop(call_id, None)
-            if call_id not in self._ended:
+            show_text = self._ended.pop(call_id, None)
+            if show_text is None:
                 self._hide(call_id)
-            self._ended.discard(call_id)
+            elif not has_exited and not self._closed:
+                with suppress(ConnectionError):
+                    await show_text()
 
-    async def _follow_call(self, call_id: str) -> None:
+    async def _follow_call(self, call_id: str) -> bool:
+        """Show a call in a terminal until its program has ended: whether it has."""
         command = [*self._follow, self._session_id, call_id]
         made = await self._editor.create_terminal(
             self._session_id, command[0], command[1:], output_byte_limit=MAX_OUTPUT_BYTES
@@ -158,6 +165,7 @@ class Terminals:
             exited = await self._editor.wait_for_terminal_exit(self._session_id, terminal_id)
             if call_id not in self._ended and was_killed(exited):
                 await self._stop_call(call_id)
+            return True
         finally:
             with suppress(RequestError, ConnectionError, ValueError):
                 await asyncio.shield(self._editor.release_terminal(self._session_id, terminal_id))

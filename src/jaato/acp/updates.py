@@ -270,11 +270,7 @@ class Updates:
         raw = raw_value(event.result.structured)
         terminal = self._terminals.pop(event.call_id, None)
         held = self._held.pop(event.call_id, None)
-        update = call_update(
-            event.call_id,
-            status="completed" if event.result.ok else "failed",
-            content=result_content(event, self._session.state.workspace, terminal),
-        )
+        update = self.result_update(event, terminal)
         if held is not None:
             text = held.take() if held.end else printed_text(event.result)
             if text:
@@ -285,6 +281,14 @@ class Updates:
         if raw is not None and len(encode(raw)) <= MAX_RAW_BYTES:
             update.raw_output = raw
         self._made.append(update)
+
+    def result_update(self, event: ToolCallEnd, terminal: str | None = None) -> ToolCallProgress:
+        """The update with the result of a call: in its terminal, or as text."""
+        return call_update(
+            event.call_id,
+            status="completed" if event.result.ok else "failed",
+            content=result_content(event, self._session.state.workspace, terminal),
+        )
 
     def running_calls(self) -> list[Update]:
         """The calls that run now, as far as the editor does not know it."""
