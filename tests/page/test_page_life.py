@@ -274,7 +274,7 @@ def test_an_answer_that_is_not_offered(tmp_path: Path) -> None:
         viewer.get_by_role("navigation", name="Sessions").wait_for()
         viewer.goto(seen.page.url)
         viewer.get_by_text("You only watch here").wait_for()
-        time.sleep(0.5)
+        time.sleep(0.5)  # for a moment after it has appeared, a question takes no key from anyone
         for key in "yneotialx":
             viewer.keyboard.press(f"Alt+{key}")
         viewer.keyboard.press("Escape")
