@@ -181,9 +181,13 @@ class RemoteSession:
         assert isinstance(reply, Said)
         return reply.text
 
-    async def history(self, before_seq: int | None = None, limit: int = 100) -> History:
-        """A part of the conversation before an event."""
-        page = await self._ask(HistoryRequest(session_id=self.id, before_seq=before_seq, limit=limit))
+    async def history(
+        self, before_seq: int | None = None, limit: int = 100, types: Sequence[str] = ()
+    ) -> History:
+        """A part of the conversation before an event; with `types`, the stored events of these types."""
+        page = await self._ask(
+            HistoryRequest(session_id=self.id, before_seq=before_seq, limit=limit, types=list(types))
+        )
         assert isinstance(page, History)
         return page
 
