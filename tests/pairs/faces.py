@@ -205,7 +205,7 @@ class Terminal(Face):
         with pane(
             [*desk.command, *words, *self.connect], cwd=self.scene.work, env=env, size=self.size
         ) as self._pane:
-            self._pane.see("session s")
+            self._pane.see("New session")
             yield
 
     def send(self, text: str) -> None:
