@@ -256,6 +256,8 @@ class FullScreenClient(App[int]):
             if self._ticks is not None:
                 self._ticks.stop()
             self._ticks = self.set_interval(tick_s, self._tick) if tick_s else None
+            if not tick_s and self.view.is_mounted:
+                self.view.draw_status()
 
     def _tick(self) -> None:
         if self.view.is_mounted and self.view.tick():
