@@ -20,6 +20,7 @@ class Pane:
 
     def __init__(self, socket: Path) -> None:
         self._tmux = ["tmux", "-S", str(socket)]
+        self._code = socket.with_name("code")  # tmux itself does not always know it
 
     def ask(self, *words: str) -> str:
         """What tmux answers to a command."""
@@ -54,12 +55,10 @@ class Pane:
     def exit_code(self) -> int:
         """The exit code of the program, once it has ended."""
         until = time.monotonic() + TIMEOUT_S
-        while (found := self.ask("display-message", "-p", "#{pane_dead} #{pane_dead_status}").split())[
-            :1
-        ] != ["1"]:
+        while not (code := self._code.read_text() if self._code.exists() else ""):
             assert time.monotonic() < until, self.screen
             time.sleep(LOOK_S)
-        return int(found[1])
+        return int(code)
 
 
 @contextmanager
@@ -92,7 +91,7 @@ def pane(
             height,
             "-c",
             str(cwd),
-            f"exec {shlex.join(command)}",
+            f"{shlex.join(command)}; echo $? > {shlex.quote(str(socket.with_name('code')))}",
         ]
         subprocess.run(words, env={**env, "LANG": "C.UTF-8", "SHELL": "/bin/sh"}, check=True)
         shown = Pane(socket)
