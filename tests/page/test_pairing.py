@@ -117,7 +117,7 @@ def test_the_page_is_served_with_its_headers(served: Keep) -> None:
         )
         tag = re.search(rb"etag: (\S+)", head)
         assert tag is not None
-        again = served.ask(served.head(path, If_None_Match=tag[1].decode()))
+        again = served.ask(served.head(path, Connection="close", If_None_Match=tag[1].decode()))
         assert (status(again), again.partition(b"\r\n\r\n")[2]) == (304, b"")
 
 

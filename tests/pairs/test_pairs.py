@@ -22,7 +22,7 @@ PAIRS = [
     pytest.param(
         *pair,
         id="-".join(pair),
-        marks=[pytest.mark.system] if {"page", "terminal"} & set(pair) else [pytest.mark.slow],
+        marks=[pytest.mark.slow] if pair == ("editor", "line") else [pytest.mark.system],
     )
     for pair in itertools.permutations(FACES, 2)
 ]
