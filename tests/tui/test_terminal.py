@@ -122,7 +122,8 @@ def test_a_turn_continues_after_leaving_and_is_joined_again(tmp_path: Path) -> N
             child.expect("until")
             (desk.work / "go").touch()
             child.expect("All over.")
-            child.expect("ready")
+            if "ready" not in child.before:  # both are drawn in one frame, in any order
+                child.expect("ready")
             leave(child)
 
 
