@@ -50,6 +50,13 @@ def desk_with_runtime(tmp_path: Path) -> Desk:
     return desk
 
 
+def expect_all(child: Any, *texts: str) -> None:
+    """Wait for texts that are drawn in one frame, in any order."""
+    left = list(texts)
+    while left:
+        del left[child.expect([re.escape(text) for text in left])]
+
+
 def leave(child: Any) -> None:
     """Leave with Ctrl+C twice; the terminal is as it was."""
     child.send("\x03")
@@ -70,9 +77,7 @@ def test_without_a_command_it_starts_a_server_and_opens(tmp_path: Path) -> None:
         with terminal(desk, sys.executable, "-m", "jaato") as child:
             child.expect("ready")
             child.send("hi\r")
-            child.expect("Hello")
-            child.expect("tokens in")
-            child.expect("ready")
+            expect_all(child, "Hello", "tokens in", "ready")
             leave(child)
             assert "resumes the session" in child.before
         assert "serving at" in desk.run("serve", "--status").stdout
@@ -94,11 +99,9 @@ def test_it_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
             desk.kill_server()
             child.expect("reconnecting")
             desk.start_server()
-            child.expect("The turn was interrupted")
-            child.expect("ready")
+            expect_all(child, "The turn was interrupted", "ready")
             child.send("\x15/continue\r")
-            child.expect("Gone on.")
-            child.expect("ready")
+            expect_all(child, "Gone on.", "ready")
             leave(child)
 
 
@@ -121,9 +124,7 @@ def test_a_turn_continues_after_leaving_and_is_joined_again(tmp_path: Path) -> N
         with terminal(desk, sys.executable, str(ROOT / "rich_client.py"), "--connect", where) as child:
             child.expect("until")
             (desk.work / "go").touch()
-            child.expect("All over.")
-            if "ready" not in child.before:  # both are drawn in one frame, in any order
-                child.expect("ready")
+            expect_all(child, "All over.", "ready")
             leave(child)
 
 
@@ -220,8 +221,7 @@ def test_a_fault_leaves_the_terminal_and_the_draft_as_they_were(tmp_path: Path) 
         child.close()
         assert child.exitstatus == 1
     with terminal(desk, *desk.command, *words) as child:
-        child.expect("my draft")
-        child.expect("ready")
+        expect_all(child, "my draft", "ready")
         leave(child)
 
 
