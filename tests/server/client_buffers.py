@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.kit import call
 from tests.server.serving import served
 
@@ -26,6 +27,15 @@ ACTIVATE = call(
 UPDATE = call("updateFile", path="a.txt", old="two", new="2")
 READ = call("readFile", path="a.txt")
 Save = Callable[[Path, str], Awaitable[str] | str]
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A workspace with a file."""
+    made = tmp_path / "work"
+    made.mkdir()
+    (made / "a.txt").write_text("one\ntwo\n")
+    return made
 
 
 class Buffers:

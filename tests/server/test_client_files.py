@@ -16,6 +16,7 @@ from tests.server.client_buffers import (
     results_of,
     run,
     text_of,
+    work,
     working,
 )
 from tests.server.serving import served
@@ -26,14 +27,7 @@ from jaato.protocol.commands import FileResponse, SessionAttach
 from jaato.protocol.frames import FileRequest, Role
 from jaato.server.auth.tokens import add_token
 
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    """A workspace with a file."""
-    made = tmp_path / "work"
-    made.mkdir()
-    (made / "a.txt").write_text("one\ntwo\n")
-    return made
+__all__ = ["work"]
 
 
 @pytest.mark.parametrize(

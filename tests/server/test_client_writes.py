@@ -16,19 +16,13 @@ from tests.server.client_buffers import (
     results_of,
     run,
     text_of,
+    work,
     working,
 )
 
 from jaato.protocol.frames import FileRequest
 
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    """A workspace with a file."""
-    made = tmp_path / "work"
-    made.mkdir()
-    (made / "a.txt").write_text("one\ntwo\n")
-    return made
+__all__ = ["work"]
 
 
 def test_a_clean_buffer_changes_nothing(tmp_path: Path, work: Path) -> None:

@@ -64,9 +64,7 @@ def terminal_content(terminal_id: str) -> TerminalToolCallContent:
 
 def exit_code_of(result: ToolResult) -> int:
     """The exit code of a command; 1 for a call that has failed otherwise."""
-    data = result.structured
-    code = data.get("exit_code") if isinstance(data, dict) else None
-    return code if isinstance(code, int) else int(not result.ok)
+    return int(not result.ok) if result.exit_code is None else result.exit_code
 
 
 class HeldOutput:

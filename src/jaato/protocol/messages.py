@@ -122,6 +122,12 @@ class ToolResult(AnyPart, frozen=True, gc=False, tag="tool_result", omit_default
         return "".join([part.text for part in self.content if isinstance(part, Text)])
 
     @property
+    def exit_code(self) -> int | None:
+        """The exit code of a command; None for other calls."""
+        code = self.structured.get("exit_code") if isinstance(self.structured, dict) else None
+        return code if isinstance(code, int) else None
+
+    @property
     def is_error(self) -> bool:
         """Whether the call failed."""
         return not self.ok

@@ -136,10 +136,7 @@ class RecordFold:
         command = arguments.get("command")
         if isinstance(command, str) and command.strip():
             words = " ".join(map(str, [command, *(arguments.get("args") or ())]))
-            structured = result.structured
-            code = structured.get("exit_code") if isinstance(structured, dict) else None
-            run = CommandRun(one_line(words, LINE_CHARS), code if isinstance(code, int) else None)
-            push(self._commands, run, MAX_COMMANDS)
+            push(self._commands, CommandRun(one_line(words, LINE_CHARS), result.exit_code), MAX_COMMANDS)
 
     def _touch(self, path: str, change: Any) -> None:
         before = self._files.pop(path, None)

@@ -349,9 +349,7 @@ class CallBlock(Block):
 
     def _exit_code(self) -> int | None:
         """The exit code of a command that was run."""
-        result = self.end.result.structured if self.end is not None else None
-        code = result.get("exit_code") if isinstance(result, dict) else None
-        return code if isinstance(code, int) else None
+        return self.end.result.exit_code if self.end is not None else None
 
     def _reason(self, width: int, looks: Looks) -> list[Strip]:
         """Why it failed or was denied."""
