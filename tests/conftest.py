@@ -19,6 +19,7 @@ from tests.cli import warm
 from tests.processes import children
 
 ROOT = Path(__file__).parents[1]
+SHORT_FILE_BYTES = 4_000
 
 hypothesis.settings.register_profile(
     "house", database=None, deadline=None, print_blob=True, derandomize=True, max_examples=50
@@ -72,11 +73,19 @@ def pytest_make_collect_report(
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """Every worker has the tests in the same order: slow files first, else files that wait beside files that compute."""
+    """Every worker has the tests in the same order: slow files first, short ones last, that no worker ends long after
+    the others; else files that wait beside files that compute."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(
-        key=lambda item: (item.path not in slow, crc32(str(item.path.relative_to(ROOT)).encode()), item.path)
-    )
+    places = {
+        path: (
+            path not in slow,
+            path.stat().st_size < SHORT_FILE_BYTES,
+            crc32(str(path.relative_to(ROOT)).encode()),
+            path,
+        )
+        for path in {item.path for item in items}
+    }
+    items.sort(key=lambda item: places[item.path])
     yield
 
 

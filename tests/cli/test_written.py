@@ -50,6 +50,7 @@ def test_without_any_nothing_is_there(desk: Desk) -> None:
     assert not list(desk.home.rglob("skills.json"))
 
 
+@pytest.mark.slow
 def test_what_the_terminal_finds_is_what_the_model_finds(desk: Desk) -> None:
     """Rows with category and access, a note and the categories when nothing fits, a limit that is kept."""
     [fits, weak] = json.loads(

@@ -18,7 +18,7 @@ from jaato.tui.questions import panel
 from jaato.tui.questions.lines import drop_heads
 from jaato.tui.transcript.lines import shorten_path
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 def make_question(number: int) -> PermissionRequested:

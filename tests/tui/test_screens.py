@@ -16,7 +16,7 @@ from jaato.protocol.specs import Plan, PlanStep
 from jaato.tui.screens.browser import Browser, Row, Subject
 from jaato.tui.screens.subjects import drop_empty_columns
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 async def test_the_plan_is_a_panel_or_a_line(work: Path) -> None:

@@ -13,7 +13,7 @@ from jaato.protocol.events import InitProgress
 from jaato.tui.app import LEAVE_S
 from jaato.tui.session_screen import SLOW_TICK_S, TICK_S
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 async def test_a_message_is_sent_and_the_answer_streamed(work: Path) -> None:
@@ -281,7 +281,7 @@ async def test_the_progress_of_a_model_is_shown(work: Path) -> None:
         await one.see("reading the prompt 25 %")
         await one.send("hi")
         await one.see("Hello.")
-        assert "reading the prompt" not in one.status
+        await one.wait(lambda: "reading the prompt" not in one.status)
 
 
 async def test_spinners_advance_slowly_while_a_question_waits_and_not_at_rest(work: Path) -> None:
