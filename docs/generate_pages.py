@@ -5,12 +5,10 @@ from __future__ import annotations
 import inspect
 import re
 import types
-from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from jaato import errors
 from jaato.errors import JaatoError
 from jaato.protocol import events
 from jaato.protocol.codec import encode
@@ -184,5 +182,4 @@ def errors_page() -> str:
             walk(below, depth + 1)
 
     walk(JaatoError, 0)
-    path = Path(errors.__file__).name
-    return ERRORS_HEAD + "\n".join(rows) + f"\n\nThe tree is drawn at the top of `src/jaato/{path}`.\n"
+    return ERRORS_HEAD + "\n".join(rows) + "\n"

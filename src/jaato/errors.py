@@ -1,32 +1,4 @@
-"""Every error jaato raises, as one tree; each has a code, says whether a retry can help, and what to do next.
-
-JaatoError
-├── ConfigError            a setting, a file or a flag is wrong          (exit 2)
-│   ├── PluginError        a plugin cannot be loaded or exposed
-│   └── ProviderMissing    no provider is set up
-├── StoreError             the session store cannot be used
-│   ├── StoreReadOnly      it was written by a newer jaato, or the disk refuses writes
-│   │   └── StoreFull      retryable: the disk has no room
-│   ├── SessionNotFound    no such session, or the prefix fits several
-│   └── SessionBusy        another process appended to the session meanwhile
-├── NotAllowed             the client's role does not allow it           (exit 4)
-├── Overloaded             retryable: the server does enough for this client already
-├── ToolError              a call failed; to the model it is a value
-│   ├── UnknownTool, ToolInactive, ToolDisabled
-│   ├── InvalidArguments   with every problem and its path
-│   ├── PermissionDenied
-│   └── ToolTimeout
-├── ProviderError          the model could not be reached or refused     (exit 3)
-│   ├── AuthenticationError, ModelNotFound, InvalidRequest, ContextOverflow, ContentRefused
-│   ├── RateLimited        retryable, with the wait the server asked for
-│   ├── ServerFault        retryable: 5xx, overloaded
-│   ├── ConnectionFault    retryable: no connection, cut stream, timeout
-│   │   └── ServerGone     the server of sessions does not answer (exit 1)
-│   └── MalformedReply     retryable: the reply could not be understood
-├── Overloaded             retryable: the server has as much at hand as it can
-├── LimitReached           a turn, call or token limit                   (exit 5)
-└── CancelledException     someone asked to stop                         (exit 130)
-"""
+"""Every error jaato raises, as one tree; each has a code, says whether a retry can help, and what to do next."""
 
 from __future__ import annotations
 
