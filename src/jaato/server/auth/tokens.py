@@ -11,7 +11,7 @@ import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -73,23 +73,19 @@ def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class SecretEntry(Protocol):
-    """The record of one secret, without the secret itself."""
+class SecretEntry(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The record of one secret, without the secret itself: its name, which no other in the file has, its SHA-256 in hex, when it
+    was made and when it expires (Unix seconds; None: never)."""
 
-    @property
-    def name(self) -> str:
-        """Its name, unique in the file."""
-        ...
-
-    @property
-    def sha256(self) -> str:
-        """Its SHA-256 in hex."""
-        ...
+    name: str
+    sha256: str
+    created: float
+    expires: float | None = None
 
     @property
     def expired(self) -> bool:
         """Whether it has expired."""
-        ...
+        return self.expires is not None and time.time() >= self.expires
 
 
 E = TypeVar("E", bound=SecretEntry)
@@ -210,19 +206,10 @@ class SecretIndex(Generic[E]):
         self._entries = {}
 
 
-class TokenEntry(Struct, frozen=True, omit_defaults=True):
-    """One token: its SHA-256 in hex, its role, when it expires (Unix seconds; None: never)."""
+class TokenEntry(SecretEntry, frozen=True, omit_defaults=True, kw_only=True):
+    """One token and its role."""
 
-    name: str
     role: Role
-    sha256: str
-    created: float
-    expires: float | None = None
-
-    @property
-    def expired(self) -> bool:
-        """Whether it has expired."""
-        return self.expires is not None and time.time() >= self.expires
 
 
 class Tokens:
@@ -288,7 +275,8 @@ def tokens_file(state_dir: Path) -> SecretFile[TokenEntry]:
 def add_token(state_dir: Path, name: str, role: Role, expires: float | None) -> str:
     """Create a token, which cannot be shown again. Raises `ConfigError` if the name is taken."""
     return tokens_file(state_dir).add(
-        name, lambda digest: TokenEntry(name, role, digest, time.time(), expires)
+        name,
+        lambda digest: TokenEntry(name=name, sha256=digest, created=time.time(), expires=expires, role=role),
     )
 
 

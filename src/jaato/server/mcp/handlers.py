@@ -6,7 +6,7 @@ import base64
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import mcp_types as mcp
@@ -30,29 +30,8 @@ from jaato.server.tool_sessions import ToolSessions
 from jaato.tools.call import problem_of
 from jaato.version import __version__
 
-
-class Visibility(Protocol):
-    """Which tools there are for somebody."""
-
-    def has(self, name: str) -> bool:
-        """Whether there is this one."""
-        ...
-
-
-class Principal(Protocol):
-    """Somebody with a key of their own."""
-
-    @property
-    def key(self) -> str: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def scopes(self) -> frozenset[Any]: ...
-
-    @property
-    def visibility(self) -> Visibility | None: ...
+if TYPE_CHECKING:
+    from jaato.server.registry.requests import Principal
 
 
 class RegistryKeyVerifier:

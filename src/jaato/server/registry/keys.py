@@ -11,13 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from msgspec import Struct
-
 from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.server.auth.gate import AllowedHosts, Authenticator, Throttle, network_of
 from jaato.server.auth.identity import Admission, TokenVerifier
-from jaato.server.auth.tokens import SecretFile, SecretIndex, digest_of
+from jaato.server.auth.tokens import SecretEntry, SecretFile, SecretIndex, digest_of
 from jaato.server.http.asgi import Refused, Scope, bearer, values
 from jaato.server.registry.limits import Rate, RateLimiter, parse_rate
 from jaato.server.registry.requests import Headers, Principal, Spend, Visibility, is_open
@@ -43,21 +41,12 @@ WRONG = "This key is not known here, or no longer."
 OFTEN = "Too many wrong keys; try again in a second."
 
 
-class KeyEntry(Struct, frozen=True, omit_defaults=True):
-    """One key: its SHA-256 in hex, what it allows, of which tools (none named: all), how often, until when (Unix seconds)."""
+class KeyEntry(SecretEntry, frozen=True, omit_defaults=True, kw_only=True):
+    """One key: what it allows, of which tools (none named: all), and how often."""
 
-    name: str
     scopes: list[KeyScope]
-    sha256: str
-    created: float
-    expires: float | None = None
     tools: list[str] = []
     rate: str | None = None
-
-    @property
-    def expired(self) -> bool:
-        """Whether the key has expired."""
-        return self.expires is not None and time.time() >= self.expires
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +171,17 @@ def add_key(
         parse_rate(rate)
     allowed = [scope for scope in SCOPES if scope in asked]
     return keys_in(state_dir).add(
-        name, lambda digest: KeyEntry(name, allowed, digest, time.time(), expires, patterns, rate), PREFIX
+        name,
+        lambda digest: KeyEntry(
+            name=name,
+            sha256=digest,
+            created=time.time(),
+            expires=expires,
+            scopes=allowed,
+            tools=patterns,
+            rate=rate,
+        ),
+        PREFIX,
     )
 
 
