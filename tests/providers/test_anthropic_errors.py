@@ -14,12 +14,12 @@ from jaato.errors import (
     RateLimited,
     ServerFault,
 )
-from jaato.providers.anthropic.dialect import AnthropicDialect
+from jaato.providers.errors import status_error
 
 
 def fault(status: int, kind: str = "", message: str = "m", **headers: str) -> ProviderError:
     body = msgspec.json.encode({"type": "error", "error": {"type": kind, "message": message}})
-    return AnthropicDialect().error(status, {k.replace("_", "-"): v for k, v in headers.items()}, body)
+    return status_error("anthropic", status, {k.replace("_", "-"): v for k, v in headers.items()}, body)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_errors_are_typed(status: int, kind: str, message: str, expected: type[P
 
 def test_an_error_page_is_no_surprise() -> None:
     """A body that is not the API's JSON still gives the error of its status and the wait of its headers."""
-    error = AnthropicDialect().error(429, {"retry-after": "7"}, b"<html>too many</html>")
+    error = status_error("anthropic", 429, {"retry-after": "7"}, b"<html>too many</html>")
     assert isinstance(error, RateLimited)
     assert error.retry_after_s == 7
     assert "too many" in str(error)

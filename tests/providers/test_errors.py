@@ -26,12 +26,6 @@ from jaato.providers.google_genai.dialect import GeminiDialect
 from jaato.providers.openai.chat import OpenAIChat
 from jaato.providers.openai.responses import OpenAIResponses
 
-DIALECTS = pytest.mark.parametrize(
-    "dialect",
-    [OpenAIChat(), OpenAIResponses(), AnthropicDialect(), GeminiDialect()],
-    ids=["chat", "responses", "anthropic", "gemini"],
-)
-
 
 def quota(quota_id: str) -> dict[str, Any]:
     """A 429 of the Gemini API: it names the quota, and a wait that is short whatever the quota."""
@@ -44,7 +38,6 @@ def quota(quota_id: str) -> dict[str, Any]:
     return {"code": 429, "message": words, "status": "RESOURCE_EXHAUSTED", "details": [violation, wait]}
 
 
-@DIALECTS
 @pytest.mark.parametrize(
     ("words", "limit", "tokens"),
     [
@@ -101,15 +94,13 @@ def quota(quota_id: str) -> dict[str, Any]:
         ("Input is too long for requested model.", None, None),
     ],
 )
-def test_a_conversation_that_no_longer_fits(
-    dialect: Dialect, words: str, limit: int | None, tokens: int | None
-) -> None:
+def test_a_conversation_that_no_longer_fits(words: str, limit: int | None, tokens: int | None) -> None:
     """However a vendor or a local server says that the conversation is too long, it is the one error for that, with the
     numbers that the message names."""
     errors = ({"message": words, "type": "invalid_request_error"}, {"message": words}, words)
     bare = {"object": "error", "message": words, "type": "BadRequestError", "code": 400}
     for body in (*({"error": error} for error in errors), bare):
-        error = dialect.error(400, {}, msgspec.json.encode(body))
+        error = status_error("openai", 400, {}, msgspec.json.encode(body))
         assert type(error) is ContextOverflow
         assert (error.limit, error.tokens) == (limit, tokens)
 
@@ -128,7 +119,6 @@ def test_the_numbers_of_a_local_server_are_taken_from_its_fields() -> None:
     assert (found.limit, found.tokens) == (4096, 5012)
 
 
-@DIALECTS
 @pytest.mark.parametrize(
     ("status", "error", "kind"),
     [
@@ -160,16 +150,20 @@ def test_the_numbers_of_a_local_server_are_taken_from_its_fields() -> None:
         (400, {"message": "tools.0.name: bad"}, InvalidRequest),
     ],
 )
-def test_what_a_refusal_means(dialect: Dialect, status: int, error: Any, kind: type[ProviderError]) -> None:
+def test_what_a_refusal_means(status: int, error: Any, kind: type[ProviderError]) -> None:
     """An empty account or a spent quota is not tried again; a limit that passes is; each says the server's words."""
-    found = dialect.error(status, {}, msgspec.json.encode({"error": error}))
+    found = status_error("openai", status, {}, msgspec.json.encode({"error": error}))
     assert type(found) is kind
     assert found.retryable is (kind in (RateLimited, ServerFault))
     if isinstance(error, dict):
         assert error["message"] in str(found)
 
 
-@DIALECTS
+@pytest.mark.parametrize(
+    "dialect",
+    [OpenAIChat(), OpenAIResponses(), AnthropicDialect(), GeminiDialect()],
+    ids=["chat", "responses", "anthropic", "gemini"],
+)
 def test_an_error_inside_a_stream_is_the_same_error(dialect: Dialect) -> None:
     """What a server says after it called the answer a success is read like an answer that is none."""
     decoder = dialect.decoder(ModelRequest("m", []))

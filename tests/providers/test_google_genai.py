@@ -22,6 +22,7 @@ from jaato.errors import (
 )
 from jaato.protocol.messages import Media, Message, Opaque, Problem, Text, Thinking, ToolCall, ToolResult
 from jaato.protocol.specs import ModelSettings, ToolSpec
+from jaato.providers.errors import status_error
 from jaato.providers.google_genai.dialect import GeminiDialect, VertexDialect, vertex_base_url
 from jaato.providers.google_genai.models import describe, read_models
 
@@ -201,7 +202,7 @@ def fault(
     status: int, word: str, message: str = "m", *details: dict[str, Any], wrapped: bool = False
 ) -> ProviderError:
     error = {"error": {"code": status, "status": word, "message": message, "details": details}}
-    return GeminiDialect().error(status, {}, msgspec.json.encode([error] if wrapped else error))
+    return status_error("google_genai", status, {}, msgspec.json.encode([error] if wrapped else error))
 
 
 @pytest.mark.parametrize(
@@ -238,7 +239,7 @@ def test_details_say_how_long_to_wait_and_whose_fault_it_is() -> None:
     assert fault(429, "RESOURCE_EXHAUSTED", "quota", retry).retry_after_s == 34.5
     reason = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
     assert isinstance(fault(400, "INVALID_ARGUMENT", "bad", reason), AuthenticationError)
-    assert isinstance(GeminiDialect().error(502, {}, b"<html>bad gateway"), ServerFault)
+    assert isinstance(status_error("google_genai", 502, {}, b"<html>bad gateway"), ServerFault)
 
 
 def test_vertex_is_the_same_dialect_in_another_place() -> None:

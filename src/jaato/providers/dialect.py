@@ -6,7 +6,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 from jaato.abc.provider import Chunk, ModelRequest
-from jaato.errors import ProviderError
 from jaato.protocol.messages import Usage
 from jaato.providers.turns import Conversation, WireTurn
 
@@ -27,6 +26,8 @@ class Dialect(Protocol):
     """The wire format of one model API over HTTP."""
 
     name: str
+    provider: str
+    """The name that messages and errors carry."""
 
     def path(self, request: ModelRequest) -> str:
         """The URL path (and query) below the base URL."""
@@ -41,10 +42,6 @@ class Dialect(Protocol):
         ...
 
     def decoder(self, request: ModelRequest) -> Decoder: ...
-
-    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """The typed error for an answer that is no success."""
-        ...
 
 
 ReadBlob = Callable[[str], bytes]

@@ -402,7 +402,7 @@ class HttpProvider:
                 self.base_url, status, redact_url(headers.get("location", "")), self.name
             )
         body = b"" if coding else await read_beginning(response, MAX_ERROR_BYTES)
-        error = self.dialect.error(status, headers, body)
+        error = errors.status_error(self.dialect.provider, status, headers, body)
         error.status = status
         if error.retry_after_s is None and error.retryable:
             error.retry_after_s = errors.retry_after_s(headers)

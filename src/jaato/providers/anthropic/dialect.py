@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaato.abc.provider import ModelRequest
-from jaato.errors import ProviderError
 from jaato.protocol.specs import ModelSettings, ToolSpec
 from jaato.providers.anthropic.messages import AnthropicConversation, with_cache_breakpoint
 from jaato.providers.anthropic.models import (
@@ -16,7 +15,6 @@ from jaato.providers.anthropic.models import (
     thought,
 )
 from jaato.providers.anthropic.stream import DIALECT, MessagesDecoder
-from jaato.providers.errors import status_error
 from jaato.providers.wire_encoding import encode_json, encode_once, original_names, wire_name
 
 VERSION = "2023-06-01"
@@ -36,21 +34,12 @@ class AnthropicDialect:
     `deferred` declares tools that were activated in mid-conversation as deferred and refers to them from the
     activation's result, which keeps the cached prefix whole. Servers that only resemble Anthropic's do not
     know it, so there they are appended to the tool list. `cache` sets breakpoints for the prompt cache.
-    `provider` is the name that messages and errors carry.
     """
 
     name = DIALECT
+    provider = "anthropic"
 
-    def __init__(
-        self,
-        provider: str = "anthropic",
-        *,
-        version: str = VERSION,
-        cache: bool = True,
-        deferred: bool = False,
-    ) -> None:
-        self.provider = provider
-        self._version = version
+    def __init__(self, *, cache: bool = True, deferred: bool = False) -> None:
         self._cache = cache
         self._deferred = deferred
 
@@ -60,7 +49,7 @@ class AnthropicDialect:
 
     def headers(self, key: str | None) -> Mapping[str, str]:
         """The API version and the key."""
-        return {"anthropic-version": self._version} | ({"x-api-key": key} if key else {})
+        return {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
 
     def encode(self, request: ModelRequest) -> bytes:
         """The request body; tools, system prompt and past messages keep their bytes from call to call."""
@@ -81,10 +70,6 @@ class AnthropicDialect:
     def decoder(self, request: ModelRequest) -> MessagesDecoder:
         """A reader for the answer to this request."""
         return MessagesDecoder(self.provider, request.model, original_names(request.tools))
-
-    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """The typed error for an answer that is no success."""
-        return status_error(self.provider, status, headers, body)
 
     def _get_transcript(self, request: ModelRequest, deferrable: set[str]) -> AnthropicConversation:
         references = self._deferred and supports_references(request.model)

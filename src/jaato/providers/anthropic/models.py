@@ -67,13 +67,13 @@ def default_max_tokens(model: str) -> int:
     return 32_000
 
 
-def describe(model: str, provider: str = "anthropic") -> ModelInfo:
+def describe(model: str) -> ModelInfo:
     """What is known of a model without a request; its dated and regional names are the same model."""
     name = next((known for known in KNOWN if re.search(rf"{known}(?!-?\d{{1,2}}(?!\d))", model)), "")
     context, output = KNOWN.get(name, (None, None))
     return ModelInfo(
         id=model,
-        provider=provider,
+        provider="anthropic",
         context_limit=context,
         output_limit=output,
         vision=generation(model) is not None,
@@ -104,12 +104,12 @@ class Page(Struct):
     last_id: str | None = None
 
 
-def read_models(body: bytes, provider: str = "anthropic") -> tuple[list[ModelInfo], str | None]:
+def read_models(body: bytes) -> tuple[list[ModelInfo], str | None]:
     """The models on a page of `GET /v1/models`, and the next page's path; raises msgspec's `DecodeError`."""
     page = decode_json(body, Page)
     models = []
     for listed in page.data:
-        known = describe(listed.id, provider)
+        known = describe(listed.id)
         listed_fields: dict[str, Any] = {
             "context_limit": listed.max_input_tokens or known.context_limit,
             "output_limit": listed.max_tokens or known.output_limit,

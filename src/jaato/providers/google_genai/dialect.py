@@ -9,10 +9,9 @@ from typing import Any
 from urllib.parse import quote
 
 from jaato.abc.provider import ModelRequest
-from jaato.errors import AuthenticationError, ConfigError, ProviderError
+from jaato.errors import AuthenticationError, ConfigError
 from jaato.protocol.specs import ModelSettings, ToolSpec
 from jaato.providers.dialect import encode_conversation
-from jaato.providers.errors import status_error
 from jaato.providers.google_genai.messages import encode_turn
 from jaato.providers.google_genai.models import is_modern, thinking_config
 from jaato.providers.google_genai.stream import DIALECT, ContentDecoder
@@ -26,9 +25,7 @@ class GeminiDialect:
     """Uses `POST /v1beta/models/…:streamGenerateContent` with the key in a header."""
 
     name = DIALECT
-
-    def __init__(self, provider: str = "google_genai") -> None:
-        self.provider = provider
+    provider = "google_genai"
 
     def path(self, request: ModelRequest) -> str:
         """The path of the streaming call; `tunedModels/…` and `models/…` are taken as they are."""
@@ -68,10 +65,6 @@ class GeminiDialect:
         """A reader for the answer to this request."""
         return ContentDecoder(self.provider, request.model, original_names(request.tools))
 
-    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """The typed error for an answer that is no success."""
-        return status_error(self.provider, status, headers, body)
-
 
 def declaration(tool: ToolSpec) -> bytes:
     """A tool as the API wants it declared."""
@@ -100,8 +93,7 @@ PROJECT_NAME = re.compile(r"[a-z0-9][a-z0-9:.-]{0,62}")
 class VertexDialect(GeminiDialect):
     """The Gemini dialect at `projects/…/locations/…`, with a bearer token."""
 
-    def __init__(self, project: str, location: str, provider: str = "google_genai") -> None:
-        super().__init__(provider)
+    def __init__(self, project: str, location: str) -> None:
         for what, value in (("GOOGLE_CLOUD_PROJECT", project), ("GOOGLE_CLOUD_LOCATION", location)):
             if not PROJECT_NAME.fullmatch(value):
                 raise ConfigError(
@@ -135,9 +127,8 @@ class VertexTokens:
     `credentials` are google-auth's own; without them they are found where Google's tools look for them.
     """
 
-    def __init__(self, credentials: Any = None, request: Any = None) -> None:
+    def __init__(self, credentials: Any = None) -> None:
         self._credentials = credentials
-        self._request = request
 
     async def __call__(self) -> str:
         """A token that is valid now; raises `AuthenticationError` when none can be had."""
@@ -159,7 +150,7 @@ class VertexTokens:
             if self._credentials is None:
                 self._credentials, _ = google.auth.default(scopes=[SCOPE])
             if not self._credentials.valid:
-                self._credentials.refresh(self._request or google.auth.transport.requests.Request())
+                self._credentials.refresh(google.auth.transport.requests.Request())
         except google.auth.exceptions.GoogleAuthError as error:
             raise AuthenticationError(
                 f"Google gave no access token: {error}. Run 'gcloud auth application-default login', "

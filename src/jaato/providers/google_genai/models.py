@@ -49,13 +49,13 @@ def thinking_config(model: str, effort: Effort | None) -> dict[str, Any] | None:
     return config | {"thinkingBudget": BUDGETS[effort]}
 
 
-def describe(model: str, provider: str = "google_genai") -> ModelInfo:
+def describe(model: str) -> ModelInfo:
     """What is known of a model without a request; limits are those of every Gemini from 2.5 on."""
     known = generation(model)
     large = known is not None and known >= (2, 5) and not UNTHINKING.search(model)
     return ModelInfo(
         id=model,
-        provider=provider,
+        provider="google_genai",
         context_limit=1_048_576 if large else None,
         output_limit=65_536 if large else None,
         vision=known is not None,
@@ -77,7 +77,7 @@ class Page(Struct, rename="camel"):
     next_page_token: str | None = None
 
 
-def read_models(body: bytes, provider: str = "google_genai") -> tuple[list[ModelInfo], str | None]:
+def read_models(body: bytes) -> tuple[list[ModelInfo], str | None]:
     """The models on one page of `GET /v1beta/models` that can hold a conversation, and the next page's path.
 
     Raises msgspec's `DecodeError` for an answer of another shape.
@@ -88,7 +88,7 @@ def read_models(body: bytes, provider: str = "google_genai") -> tuple[list[Model
         methods = listed.supported_generation_methods
         if methods is not None and "generateContent" not in methods:
             continue
-        known = describe(listed.name.removeprefix("models/"), provider)
+        known = describe(listed.name.removeprefix("models/"))
         models.append(
             msgspec.structs.replace(
                 known,

@@ -11,11 +11,9 @@ from typing import Any
 from msgspec import Struct
 
 from jaato.abc.provider import ModelRequest
-from jaato.errors import ProviderError
 from jaato.protocol.messages import Media, Refusal, Text, Thinking
 from jaato.protocol.specs import ModelSettings, ToolSpec
 from jaato.providers.dialect import ReadBlob, encode_conversation
-from jaato.providers.errors import status_error
 from jaato.providers.openai.chat_stream import DIALECT, ChatDecoder
 from jaato.providers.openai.models import effort_word
 from jaato.providers.turns import Conversation, WireCall, WireResult, WireTurn
@@ -44,14 +42,11 @@ AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/m
 class ChatStyle(Struct, frozen=True):
     """How a server of this dialect differs from the others."""
 
-    path: str = "/chat/completions"
     limit: str = "auto"
     """The field of the output limit: `max_completion_tokens`, `max_tokens`, or `auto` by the model's name."""
     thinking: str = "same"
     """How the model's thoughts go back to it: in the `same` field they came in, `never`, or in every message in the
     field of this name, which is empty where there are none."""
-    usage_option: bool = True
-    """Whether the server takes `stream_options`."""
     cache_key: bool = False
     """Whether the server takes `prompt_cache_key`."""
 
@@ -70,7 +65,7 @@ class OpenAIChat:
 
     def path(self, request: ModelRequest) -> str:
         """The path below the base URL; the same for every request."""
-        return self.style.path
+        return "/chat/completions"
 
     def headers(self, key: str | None) -> Mapping[str, str]:
         """The bearer token, if there is a key."""
@@ -79,10 +74,6 @@ class OpenAIChat:
     def decoder(self, request: ModelRequest) -> ChatDecoder:
         """A reader for the answer to this request."""
         return ChatDecoder(self.provider, request.model)
-
-    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """The typed error of an answer that is no success."""
-        return status_error(self.provider, status, headers, body)
 
     def encode(self, request: ModelRequest) -> bytes:
         """The request body: settings, tools, messages, so that what was sent before stays in front."""
@@ -101,9 +92,11 @@ class OpenAIChat:
 
     def _encode_settings(self, request: ModelRequest) -> dict[str, Any]:
         settings: ModelSettings = request.settings
-        body: dict[str, Any] = {"model": request.model, "stream": True}
-        if self.style.usage_option:
-            body["stream_options"] = {"include_usage": True}
+        body: dict[str, Any] = {
+            "model": request.model,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
         if settings.temperature is not None:
             body["temperature"] = settings.temperature
         if settings.max_output_tokens is not None:

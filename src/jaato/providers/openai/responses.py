@@ -8,11 +8,10 @@ from functools import partial
 from typing import Any
 
 from jaato.abc.provider import ModelRequest
-from jaato.errors import InvalidRequest, ProviderError
+from jaato.errors import InvalidRequest
 from jaato.protocol.messages import Media, Refusal, Text, Thinking
 from jaato.protocol.specs import ToolSpec
 from jaato.providers.dialect import ReadBlob, encode_conversation
-from jaato.providers.errors import status_error
 from jaato.providers.openai.models import effort_word
 from jaato.providers.openai.responses_stream import DIALECT, ResponsesDecoder
 from jaato.providers.turns import Conversation, WireCall, WireResult, WireTurn
@@ -41,27 +40,18 @@ class OpenAIResponses:
     """The responses dialect; `provider` is the name that messages and errors carry.
 
     Nothing is stored at the server: reasoning comes encrypted, is kept beside the message and sent back with
-    it. `summary` asks for summaries of it (`auto`, `concise`, `detailed`), which some accounts may not have.
+    it.
     """
 
     name = DIALECT
 
-    def __init__(
-        self,
-        provider: str = "openai",
-        *,
-        path: str = "/responses",
-        summary: str | None = None,
-        cache_key: bool = True,
-    ) -> None:
+    def __init__(self, provider: str = "openai", *, cache_key: bool = True) -> None:
         self.provider = provider
-        self._path = path
-        self._summary = summary
         self._cache_key = cache_key
 
     def path(self, request: ModelRequest) -> str:
         """The path below the base URL; the same for every request."""
-        return self._path
+        return "/responses"
 
     def headers(self, key: str | None) -> Mapping[str, str]:
         """The bearer token, if there is a key."""
@@ -70,10 +60,6 @@ class OpenAIResponses:
     def decoder(self, request: ModelRequest) -> ResponsesDecoder:
         """A reader for the answer to this request."""
         return ResponsesDecoder(self.provider, request.model)
-
-    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """The typed error of an answer that is no success."""
-        return status_error(self.provider, status, headers, body)
 
     def encode(self, request: ModelRequest) -> bytes:
         """The request body: settings, tools, items, so that what was sent before stays in front."""
@@ -102,13 +88,8 @@ class OpenAIResponses:
             body["max_output_tokens"] = settings.max_output_tokens
         if reasons(request.model):
             body["include"] = ["reasoning.encrypted_content"]
-            reasoning = {}
             if settings.effort is not None:
-                reasoning["effort"] = effort_word(request.model, settings.effort)
-            if self._summary is not None:
-                reasoning["summary"] = self._summary
-            if reasoning:
-                body["reasoning"] = reasoning
+                body["reasoning"] = {"effort": effort_word(request.model, settings.effort)}
         if settings.response_schema is not None:
             schema = settings.response_schema
             form = {"type": "json_schema", "name": "reply", "schema": schema, "strict": is_strict(schema)}
