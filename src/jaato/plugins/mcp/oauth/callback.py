@@ -60,13 +60,11 @@ def check_url(text: str) -> str:
     return url
 
 
-def opener(
-    environ: Mapping[str, str], platform: str = sys.platform, here: Path | None = None
-) -> list[str] | None:
+def opener(environ: Mapping[str, str]) -> list[str] | None:
     """The program that opens an address on this machine, None where there is no browser to show; never one below the
     directory that jaato works in."""
     path = split_search_path(environ.get("PATH"))
-    place = (here or Path.cwd()).resolve()
+    place = Path.cwd().resolve()
     refused = (
         [place] if place != place.parent else []
     )  # a server works in the root directory, and in no workspace
@@ -77,9 +75,9 @@ def opener(
             return [chosen] if usable else None
         program = find_program(chosen, path, refused) if "/" not in chosen else None
         return None if program is None else [program]
-    if platform == "darwin":
+    if sys.platform == "darwin":
         return ["/usr/bin/open"]
-    if platform == "win32":
+    if sys.platform == "win32":
         return ["rundll32.exe", "url.dll,FileProtocolHandler"]
     if not (environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")):
         return None

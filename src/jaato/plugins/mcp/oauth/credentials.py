@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 import anyio
@@ -54,7 +53,6 @@ class Login:
         ask: Ask | None,
         *,
         within_s: float = 300.0,
-        now: Callable[[], float] = time.time,
     ) -> None:
         self.server_name = server_name
         self.server = server
@@ -63,7 +61,6 @@ class Login:
         self.wire = wire
         self.ask = ask
         self.within_s = within_s
-        self.now = now
         self.name = name_of(server, options)
         self.record: Record | None = None
         self.registers_anew = False
@@ -76,7 +73,7 @@ class Login:
         entry = self.record.entry if self.record else None
         if entry is None or entry.tokens is None:
             return None
-        return entry.tokens if entry.tokens.is_valid(self.now()) else await self.renew(entry)
+        return entry.tokens if entry.tokens.is_valid(time.time()) else await self.renew(entry)
 
     async def renew(self, entry: Entry) -> Tokens | None:
         """New tokens for a refresh token, asked for once among all processes; None when a user has to log in."""
@@ -114,9 +111,7 @@ class Login:
             form |= {"grant_type": "refresh_token", "refresh_token": old.refresh}
         else:
             return None
-        got = await token(
-            self.wire, entry.token_endpoint, entry.issuer, entry.client, self.options, form, self.now
-        )
+        got = await token(self.wire, entry.token_endpoint, entry.issuer, entry.client, self.options, form)
         return msgspec.structs.replace(got, refresh=got.refresh or old.refresh, scope=got.scope or old.scope)
 
     async def _store(self, record: Record) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncGenerator, Generator, Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -121,7 +122,7 @@ class AuthAttempt:
         if self.tried_grant:
             raise OAuthFault(f"{plain(self.login.server_name)} refuses the token it was just granted.")
         may_renew, self.tried_renewal = not self.tried_renewal, self.tried_renewal or used != ""
-        if other is not None and other.is_valid(login.now()):
+        if other is not None and other.is_valid(time.time()):
             return other
         if entry is not None and stored is not None and may_renew:
             renewed = await login.renew(entry)
@@ -285,5 +286,5 @@ def state_of(made: Login) -> LoginState:
     tokens = entry.tokens
     renews = bool(tokens.refresh) or made.options.grant == "client_credentials"
     return LoginState(
-        renews or tokens.is_valid(made.now()), entry.issuer, tuple(tokens.scope), tokens.expires_at, renews
+        renews or tokens.is_valid(time.time()), entry.issuer, tuple(tokens.scope), tokens.expires_at, renews
     )

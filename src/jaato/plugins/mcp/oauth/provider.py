@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -126,7 +127,7 @@ class LoginProvider(OAuthClientProvider):
             known = entry.client if entry is not None and not login.registers_anew else None
             if entry is None or known is None or self.inbox is None or known.kind != "registered":
                 return None
-            if known.redirect_uri != self.inbox.redirect_uri or not known.is_valid(login.now()):
+            if known.redirect_uri != self.inbox.redirect_uri or not known.is_valid(time.time()):
                 return None
             self.client, issuer = known, entry.issuer
         return OAuthClientInformationFull(
@@ -179,7 +180,7 @@ class LoginProvider(OAuthClientProvider):
             with anyio.CancelScope(shield=True):
                 scope = self.context.client_metadata.scope or ""
                 try:
-                    self.tokens = await send(wire, url, request.content, headers, scope, self.login.now)
+                    self.tokens = await send(wire, url, request.content, headers, scope)
                 except Refused as error:
                     if error.error == "invalid_client" and self.client and self.client.kind == "registered":
                         await self.login.store.delete(self.login.name)
@@ -273,7 +274,7 @@ class LoginProvider(OAuthClientProvider):
             if self.client.method != "private_key_jwt":
                 return request
             form = dict(parse_qsl(request.content.decode()))
-        headers, more = client_authentication(self.client, options, issuer, self.login.now)
+        headers, more = client_authentication(self.client, options, issuer)
         body = urlencode({**form, **more}).encode()
         return httpx2.Request("POST", str(endpoint), content=body, headers={**FORM, **headers})
 
@@ -381,7 +382,7 @@ async def obtain(login: Login, challenge: Challenge, asked: tuple[str, ...] = ()
         login.record = await login.store.read(login.name)
         entry = login.record.entry if login.record else None
         tokens = entry.tokens if entry else None
-        if tokens and tokens.access != seen and tokens.is_valid(login.now()) and {*wanted} <= {*tokens.scope}:
+        if tokens and tokens.access != seen and tokens.is_valid(time.time()) and {*wanted} <= {*tokens.scope}:
             return tokens  # another process has logged in meanwhile
         found = REDIRECT.fullmatch(login.options.redirect_uri)
         fixed = (int(found[2] or 0) if found else 0) or login.options.redirect_port

@@ -9,7 +9,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -31,7 +31,7 @@ from jaato.plugins.mcp.oauth.options import (
     scopes_of,
 )
 from jaato.tools.network.addresses import AddressRefused, AllowedHosts, Url, parse_url
-from jaato.tools.network.pinned_connect import CheckedResolver, Resolve, open_pool, request_to, system_resolve
+from jaato.tools.network.pinned_connect import CheckedResolver, Resolve, exchange, request_to, system_resolve
 from jaato.tools.network.proxy_settings import is_loopback
 
 MAX_BYTES = 262_144
@@ -45,8 +45,6 @@ METHODS: tuple[Method, ...] = ("none", "client_secret_post", "client_secret_basi
 MAX_LIFE_S = 10 * 365 * 86_400.0
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-
-Clock = Callable[[], float]
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -82,8 +80,6 @@ class Wire:
         environ: Mapping[str, str],
         allowed: AllowedHosts | None = None,
         resolve: Resolve = system_resolve,
-        *,
-        within_s: float = WITHIN_S,
     ) -> None:
         allowed = allowed or AllowedHosts()
         networks = allowed.networks
@@ -91,7 +87,7 @@ class Wire:
             networks += tuple((network, None) for network in LOOPBACK)
         names = allowed.names | {(server.host, server.port)}
         self.environ = environ
-        self.within_s = within_s
+        self.within_s = WITHIN_S
         self.dialer = CheckedResolver(replace(allowed, names=names, networks=networks), resolve)
 
     async def get(self, url: Url, what: str) -> Reply:
@@ -144,15 +140,9 @@ class Wire:
         secure(url, what)
         try:
             with anyio.fail_after(self.within_s):
-                pool, proxied = open_pool(url, self.dialer, self.environ)
-                if proxied:
-                    await self.dialer.check_proxied(url)
-                async with pool:
-                    response = await pool.handle_async_request(request_of(method, url, headers, body))
-                    try:
-                        return await read(response, what, most_bytes)
-                    finally:
-                        await response.aclose()
+                request = request_of(method, url, headers, body)
+                async with exchange(url, request, self.dialer, self.environ) as (response, _):
+                    return await read(response, what, most_bytes)
         except TimeoutError:
             raise Unreachable(f"{what}: {url.authority} did not answer within {self.within_s:g} s.") from None
         except AddressRefused as error:
@@ -230,20 +220,17 @@ async def token(
     client: Client,
     options: Options,
     form: Mapping[str, str],
-    now: Clock = time.time,
 ) -> Tokens:
     """Tokens for a grant; `form` has all but the client. Raises `Refused` with the server's word, `OAuthFault`."""
-    headers, more = client_authentication(client, options, issuer, now)
+    headers, more = client_authentication(client, options, issuer)
     body = urlencode({**form, **more}).encode()
-    return await send(wire, endpoint, body, {**FORM, **headers}, form.get("scope", ""), now)
+    return await send(wire, endpoint, body, {**FORM, **headers}, form.get("scope", ""))
 
 
-async def send(
-    wire: Wire, endpoint: str, body: bytes, headers: Mapping[str, str], scope: str, now: Clock
-) -> Tokens:
+async def send(wire: Wire, endpoint: str, body: bytes, headers: Mapping[str, str], scope: str) -> Tokens:
     """Tokens for a request that is made already. Raises as `token`."""
     what = "The token endpoint"
-    asked_at = now()
+    asked_at = time.time()
     reply = await wire.post(secure_url(endpoint, what), body, headers, what)
     if reply.status == 429 or reply.status >= 500:
         raise Unreachable(f"{what} answered with status {reply.status}; try again later.")
@@ -286,7 +273,7 @@ def number(value: Any) -> float | None:
 
 
 def client_authentication(
-    client: Client, options: Options, issuer: str, now: Clock
+    client: Client, options: Options, issuer: str
 ) -> tuple[dict[str, str], dict[str, str]]:
     """How a client shows who it is: headers, and fields of the form."""
     match client.method:
@@ -303,11 +290,11 @@ def client_authentication(
             return {}, {
                 "client_id": client.client_id,
                 "client_assertion_type": ASSERTION,
-                "client_assertion": assertion(client, options, issuer, now),
+                "client_assertion": assertion(client, options, issuer),
             }
 
 
-def assertion(client: Client, options: Options, issuer: str, now: Clock) -> str:
+def assertion(client: Client, options: Options, issuer: str) -> str:
     """A signed statement of who the client is (RFC 7523). Raises `OAuthFault` that shows nothing of the key."""
     import jwt
 
@@ -315,8 +302,8 @@ def assertion(client: Client, options: Options, issuer: str, now: Clock) -> str:
         "iss": client.client_id,
         "sub": client.client_id,
         "aud": issuer,
-        "iat": int(now()),
-        "exp": int(now()) + 120,
+        "iat": int(time.time()),
+        "exp": int(time.time()) + 120,
         "jti": secrets.token_urlsafe(16),
     }
     try:
@@ -337,7 +324,7 @@ def refusal_error(reply: Reply, what: str) -> Refused:
     return Refused(f"{what} refused with status {reply.status}{detail}{f' ({why})' if why else ''}.", error)
 
 
-async def revoke(wire: Wire, entry: Entry, options: Options, now: Clock = time.time) -> bool:
+async def revoke(wire: Wire, entry: Entry, options: Options) -> bool:
     """Revoke the tokens of a login (RFC 7009); returns whether the server confirmed it. Raises `OAuthFault`."""
     if not entry.revocation_endpoint or entry.tokens is None:
         return False
@@ -345,7 +332,7 @@ async def revoke(wire: Wire, entry: Entry, options: Options, now: Clock = time.t
     secret, kind = entry.tokens.access, "access_token"
     if entry.tokens.refresh:
         secret, kind = entry.tokens.refresh, "refresh_token"
-    headers, more = client_authentication(entry.client, options, entry.issuer, now)
+    headers, more = client_authentication(entry.client, options, entry.issuer)
     body = urlencode({"token": secret, "token_type_hint": kind, **more}).encode()
     reply = await wire.post(secure_url(entry.revocation_endpoint, what), body, {**FORM, **headers}, what)
     return reply.status == 200
