@@ -20,6 +20,7 @@ from jaato.protocol.events import now
 from jaato.storage.database import ConnectionGuard
 from jaato.storage.errors import file_error
 from jaato.storage.private_files import private_directory
+from jaato.tools.filesystem.atomic import is_same_file
 
 READ_BYTES = 32
 TRIES = 3
@@ -133,14 +134,6 @@ def try_lock(descriptor: int) -> bool:
         else:
             return True
     return False
-
-
-def is_same_file(descriptor: int, path: Path) -> bool:
-    """Whether the path still names the open file."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 MAX_WORD_CHARS = 16

@@ -18,6 +18,7 @@ from typing import BinaryIO
 from jaato.errors import ConnectionFault, ModelNotFound, ProviderError
 from jaato.providers.local.models import DEFAULT_MODEL, MODELS, LocalModel, check_model_file
 from jaato.providers.local.wheels import Pin, append, download, read_pins
+from jaato.tools.filesystem.atomic import is_same_file
 
 Progress = Callable[[int, int, str], None]
 """Called with the bytes there are, the bytes there will be, and what is being done."""
@@ -269,15 +270,6 @@ def lock_file(target: Path, waiting: Callable[[], None]) -> Iterator[None]:
     finally:
         path.unlink(missing_ok=True)
         os.close(handle)
-
-
-def is_same_file(handle: int, path: Path) -> bool:
-    """Whether a path still names the open file: another process may have removed it before we had the
-    lock."""
-    try:
-        return os.path.samestat(os.fstat(handle), path.stat())
-    except OSError:
-        return False
 
 
 def disk_error(target: Path, error: OSError) -> ProviderError:

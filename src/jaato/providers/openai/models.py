@@ -10,6 +10,7 @@ import msgspec
 
 from jaato.lazy_pattern import lazy_pattern, matches_glob
 from jaato.protocol.specs import ModelInfo
+from jaato.providers.errors import positive
 from jaato.typed_decoding import decode_json
 
 
@@ -121,12 +122,7 @@ class Row(msgspec.Struct):
             meta.get("n_ctx"),
             meta.get("n_ctx_train"),
         )
-        return next((tokens for tokens in limits if is_limit(tokens)), None)
-
-
-def is_limit(value: Any) -> bool:
-    """Whether a value is a number of tokens."""
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+        return next((tokens for tokens in limits if positive(tokens)), None)
 
 
 class Rows(msgspec.Struct):
@@ -221,4 +217,4 @@ def read_details(body: bytes) -> int | None:
     if found := NUM_CTX.search(details.parameters):
         return int(found[1]) or None
     limits = (tokens for name, tokens in details.model_info.items() if name.endswith(".context_length"))
-    return next((tokens for tokens in limits if is_limit(tokens)), None)
+    return next((tokens for tokens in limits if positive(tokens)), None)

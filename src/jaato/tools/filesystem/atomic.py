@@ -89,6 +89,14 @@ def sync_directory(dir_fd: int) -> None:
             os.close(again)
 
 
+def is_same_file(descriptor: int, path: Path) -> bool:
+    """Whether a path still names the open file: another process may have removed it before we had its lock."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
 @contextlib.contextmanager
 def file_lock(path: Path) -> Iterator[None]:
     """Hold the right to change this file, among processes and threads; the lock is a file beside it.

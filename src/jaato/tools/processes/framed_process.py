@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import anyio
 import msgspec
 
 from jaato.errors import ToolError
-from jaato.tools.processes.command import Command, CommandLimits, Ended
+from jaato.tools.processes.command import Command, CommandLimits, Ended, signal_name
 from jaato.tools.processes.launcher import WardenClient
 from jaato.tools.processes.sandbox.sandbox import UNCONFINED, Confinement
 from jaato.tools.processes.streams import Streams, open_pipes
@@ -256,8 +255,5 @@ def describe_end(ended: Ended | None) -> str:
         case "lost" | "silent":
             return "it was killed together with the process that supervised it"
     if ended.code is not None and ended.code < 0:
-        try:
-            return f"it was ended by {signal.Signals(-ended.code).name}"
-        except ValueError:
-            return f"it was ended by signal {-ended.code}"
+        return f"it was ended by {signal_name(-ended.code)}"
     return f"it ended with exit code {ended.code}"

@@ -14,6 +14,7 @@ import msgspec
 
 from jaato.errors import JaatoError
 from jaato.server.registry.registered.definition import FORMAT, StoredTool, decode_stored_tool
+from jaato.storage.private_files import sync_directory
 from jaato.tools.filesystem.atomic import read_bounded, write_private
 
 FOLDER = "registered-tools"
@@ -153,11 +154,7 @@ class ToolFolder:
         """Keep a tool no longer, durable when this returns. For who holds the folder. Raises OSError."""
         self._changed, self._whole = True, False
         (self.path / file).unlink()
-        directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync_directory(self.path)
         self._whole = True
 
 

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from jaato.errors import ConfigError, JaatoError, ToolError
 from jaato.plugins.arp.calls import CODE, MAX_DETAILS_BYTES, MAX_MESSAGE_CHARS
 from jaato.plugins.arp.config import MAX_HEADERS, MAX_TEXT_CHARS
-from jaato.plugins.arp.http_client import SENDING, ResponseTooLarge, read_bounded
+from jaato.plugins.arp.http_client import SENDING
 from jaato.protocol.arp import SCHEMA_VERSION, Invocation, ToolResult, decode_result
 from jaato.protocol.codec import json_problems
 from jaato.protocol.ids import span_id, trace_id
@@ -29,7 +29,7 @@ from jaato.server.registry.running_call import MAX_RESULT_BYTES
 from jaato.tools.call import Call
 from jaato.tools.invisible_text import escape_invisible, one_line
 from jaato.tools.network.addresses import AddressRefused, AllowedHosts, Url, parse_url
-from jaato.tools.network.pinned_connect import CheckedResolver, open_pool, request_to
+from jaato.tools.network.pinned_connect import CheckedResolver, exchange, read_bounded, request_to
 from jaato.tools.network.proxy_settings import is_loopback
 from jaato.tools.network.webhooks import SIGNATURE, signature
 from jaato.tools.redaction.patterns import find_configured_secrets, looks_like_secret
@@ -38,8 +38,6 @@ from jaato.tools.remote.refresh import INVOCATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    import httpcore2
 
 NONCE = "Jaato-Nonce"
 OURS = frozenset((NONCE.lower(), SIGNATURE.lower(), "user-agent"))
@@ -130,11 +128,9 @@ class Post:
             self._check_plain(url)
             request = request_to(url, "POST", *sign_request(handler, key, arguments, call))
             request.extensions["trace"] = note_sending(begun)
-            status, body = await self._exchange(url, request)
-        except ResponseTooLarge:
-            raise HandlerLost(
-                f"{source} sends more than {MAX_RESULT_BYTES:,} bytes, of which none are used."
-            ) from None
+            resolver = CheckedResolver(self._allowed)
+            async with exchange(url, request, resolver, self._environ) as (response, _):
+                body, is_cut = await read_bounded(response, MAX_RESULT_BYTES)
         except AddressRefused as error:
             raise ToolError(f"{source} may not be reached: {error}") from None
         except (ConfigError, OSError) as error:
@@ -147,20 +143,9 @@ class Post:
             raise HandlerUnreachable(f"{source} cannot be reached ({one_line(str(error), 200)}).") from None
         except (httpcore2.ProtocolError, httpcore2.UnsupportedProtocol):
             raise HandlerLost(f"{source} does not keep to HTTP.") from None
-        return result_from(source, status, body)
-
-    async def _exchange(self, url: Url, request: httpcore2.Request) -> tuple[int, bytes]:
-        dialer = CheckedResolver(self._allowed)
-        pool, proxied = open_pool(url, dialer, self._environ)
-        if proxied:
-            await dialer.check_proxied(url)
-        async with pool:
-            response = await pool.handle_async_request(request)
-            try:
-                body = await read_bounded(response, MAX_RESULT_BYTES, None)
-            finally:
-                await response.aclose()
-        return response.status, body
+        if is_cut:
+            raise HandlerLost(f"{source} sends more than {MAX_RESULT_BYTES:,} bytes, of which none are used.")
+        return result_from(source, response.status, body)
 
 
 def note_sending(begun: list[str]) -> Callable[[str, dict[str, Any]], Any]:
