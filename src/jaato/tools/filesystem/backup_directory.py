@@ -11,6 +11,7 @@ import secrets
 import stat
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -182,35 +183,37 @@ class BackupDirectory:
 
     def store(self, digest: str, data: bytes) -> None:
         """Store bytes under their hash, whole or not at all. Raises `OSError`."""
-        hidden = f"{new_id('t')}.tmp"
-        try:
+        with self._hidden() as hidden:
             write_new(self.staging, hidden, data)
             os.rename(hidden, digest, src_dir_fd=self.staging, dst_dir_fd=self.objects)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(hidden, dir_fd=self.staging)
-            raise
         sync_names(self.objects)
 
     def store_file(self, source: int) -> tuple[str, int]:
         """Store the content of an open file in bounded memory; returns its hash and size. Raises `OSError`."""
-        hidden = f"{new_id('t')}.tmp"
         digest = hashlib.sha256()
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(hidden, flags, 0o600, dir_fd=self.staging)
+        with self._hidden() as hidden:
+            fd = os.open(hidden, flags, 0o600, dir_fd=self.staging)
+            try:
+                size = copy(source, fd, digest.update)
+                os.fsync(fd)
+                name = digest.hexdigest()
+                os.rename(hidden, name, src_dir_fd=self.staging, dst_dir_fd=self.objects)
+            finally:
+                os.close(fd)
+        sync_names(self.objects)
+        return name, size
+
+    @contextlib.contextmanager
+    def _hidden(self) -> Iterator[str]:
+        """A name in the staging directory for what is being written; removed where that fails."""
+        hidden = f"{new_id('t')}.tmp"
         try:
-            size = copy(source, fd, digest.update)
-            os.fsync(fd)
-            name = digest.hexdigest()
-            os.rename(hidden, name, src_dir_fd=self.staging, dst_dir_fd=self.objects)
+            yield hidden
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(hidden, dir_fd=self.staging)
             raise
-        finally:
-            os.close(fd)
-        sync_names(self.objects)
-        return name, size
 
 
 def directory(stack: contextlib.ExitStack, parent: int, name: str) -> int:
@@ -235,12 +238,16 @@ def existing(workspace: Path, name: str, stack: contextlib.ExitStack) -> int:
     return fd
 
 
-def refuse_backup(error: OSError) -> ToolError:
-    """The error when no backup can be stored, with the reason."""
-    if error.errno in (errno.ELOOP, errno.ENOTDIR):
-        return BackupRefused(
-            f"{PLACE} is not a real directory (a link or a file is in its way), so no backup can be kept and "
-            "nothing was changed. Ask the user to remove it."
-        )
-    reason = explain_os_error(error, PLACE)
-    return FileFailed(f"No backup can be kept, so nothing was changed. {reason}")
+@contextlib.contextmanager
+def refusing() -> Iterator[None]:
+    """Raise the `ToolError` that no backup can be stored, with the reason, for an `OSError` of the block."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise BackupRefused(
+                f"{PLACE} is not a real directory (a link or a file is in its way), so no backup can be kept and "
+                "nothing was changed. Ask the user to remove it."
+            ) from None
+        reason = explain_os_error(error, PLACE)
+        raise FileFailed(f"No backup can be kept, so nothing was changed. {reason}") from None

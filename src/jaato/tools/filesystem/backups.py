@@ -25,7 +25,7 @@ from jaato.tools.filesystem.backup_directory import (
     directory,
     existing,
     folder_of,
-    refuse_backup,
+    refusing,
 )
 from jaato.typed_decoding import decode_json
 
@@ -170,7 +170,7 @@ class Backups:
     def open(self) -> Iterator[BackupDirectory]:
         """The open directories, created if missing; leftovers of a killed process are removed unless the backups are in use."""
         with contextlib.ExitStack() as stack:
-            try:
+            with refusing():
                 dirs = BackupDirectory.of(self.workspace, stack)
                 lock = os.open(
                     "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=dirs.root
@@ -182,32 +182,28 @@ class Backups:
                 if self._behind:
                     self._behind = False
                     IDS.advance_past(max(self._names(dirs.records), default="").removesuffix(".json"))
-            except OSError as error:
-                raise refuse_backup(error) from None
             self._made += 1
             self._due = self._due or self._made % PRUNE_EVERY == 0
             yield dirs
 
+    @refusing()
     def keep(self, dirs: BackupDirectory, content: bytes | int) -> tuple[str, int]:
         """Store bytes or the content of an open file; returns its SHA-256 and size. Durable."""
-        try:
-            if isinstance(content, bytes):
-                digest = hashlib.sha256(content).hexdigest()
-                if not dirs.has(digest, len(content)):
-                    dirs.store(digest, content)
-                    self._count(len(content))
-                return digest, len(content)
-            size = os.fstat(content).st_size
-            if size > MAX_FILE_BYTES:
-                raise BackupRefused(
-                    f"The file has {size} bytes, too many for a backup (at most {MAX_FILE_BYTES}). "
-                    "Nothing was changed; if it may be lost, use run."
-                )
-            stored = dirs.store_file(content)
-            self._count(size)
-            return stored
-        except OSError as error:
-            raise refuse_backup(error) from None
+        if isinstance(content, bytes):
+            digest = hashlib.sha256(content).hexdigest()
+            if not dirs.has(digest, len(content)):
+                dirs.store(digest, content)
+                self._count(len(content))
+            return digest, len(content)
+        size = os.fstat(content).st_size
+        if size > MAX_FILE_BYTES:
+            raise BackupRefused(
+                f"The file has {size} bytes, too many for a backup (at most {MAX_FILE_BYTES}). "
+                "Nothing was changed; if it may be lost, use run."
+            )
+        stored = dirs.store_file(content)
+        self._count(size)
+        return stored
 
     def _count(self, size: int) -> None:
         """Schedule pruning once an eighth of `max_bytes` has been added."""
@@ -229,25 +225,21 @@ class Backups:
             raise BackupRefused("The content of this backup is damaged; listBackups shows the others.")
         return data
 
+    @refusing()
     def record(self, dirs: BackupDirectory, record: Record) -> Record:
         """Note a change that is about to be made, under a new id."""
         record = msgspec.structs.replace(record, id=IDS.next(), time=time.time())
-        try:
-            with contextlib.ExitStack() as stack:
-                folder = directory(stack, dirs.records, folder_of(record.path))
-                write_new(folder, f"{record.id}.json", msgspec.json.encode(record))
-        except OSError as error:
-            raise refuse_backup(error) from None
+        with contextlib.ExitStack() as stack:
+            folder = directory(stack, dirs.records, folder_of(record.path))
+            write_new(folder, f"{record.id}.json", msgspec.json.encode(record))
         return record
 
+    @refusing()
     def amend(self, dirs: BackupDirectory, record: Record) -> Record:
         """Replace the record of a change that left something else than it was to leave."""
-        try:
-            with contextlib.ExitStack() as stack:
-                folder = directory(stack, dirs.records, folder_of(record.path))
-                replace_file_at(folder, f"{record.id}.json", msgspec.json.encode(record), 0o600)
-        except OSError as error:
-            raise refuse_backup(error) from None
+        with contextlib.ExitStack() as stack:
+            folder = directory(stack, dirs.records, folder_of(record.path))
+            replace_file_at(folder, f"{record.id}.json", msgspec.json.encode(record), 0o600)
         return record
 
     def forget(self, dirs: BackupDirectory, record: Record) -> None:
@@ -266,12 +258,11 @@ class Backups:
     def _load(self, folder: str | None, mark: str = "") -> list[Record]:
         """The records in a folder, or all, that are newer than a mark, oldest first."""
         with contextlib.ExitStack() as stack:
-            try:
-                top = existing(self.workspace, "records", stack)
-            except FileNotFoundError:
-                return []
-            except OSError as error:
-                raise refuse_backup(error) from None
+            with refusing():
+                try:
+                    top = existing(self.workspace, "records", stack)
+                except FileNotFoundError:
+                    return []
             found = [record for _, record in self._read(top, folder, mark)]
         return sorted(found, key=lambda record: record.id)
 
@@ -279,10 +270,8 @@ class Backups:
         """Exclude from pruning what the session's files held at these marks. Durable."""
         with self.open() as dirs:
             pins = msgspec.structs.replace(pins_of(self.workspace, session_id), marks=sorted(set(marks)))
-            try:
+            with refusing():
                 save_pins(dirs.root, pins, name_of(session_id))
-            except OSError as error:
-                raise refuse_backup(error) from None
 
     def lost(self, session_id: str) -> str:
         """The newest record that was pruned and may be missed by the session; empty for none."""
@@ -299,21 +288,17 @@ class Backups:
             except OSError:
                 return False
 
+    @refusing()
     def begin(self, dirs: BackupDirectory, records: Sequence[Record]) -> str:
         """Note that a set of changes begins to appear; `end` it when all or none of them have."""
         name = f"{new_id('t')}{SET}"
-        try:
-            write_new(dirs.staging, name, msgspec.json.encode(records))
-        except OSError as error:
-            raise refuse_backup(error) from None
+        write_new(dirs.staging, name, msgspec.json.encode(records))
         return name
 
+    @refusing()
     def note(self, dirs: BackupDirectory, name: str, records: Sequence[Record]) -> None:
         """Note of which changes a set that has begun consists, before the first of them appears."""
-        try:
-            replace_file_at(dirs.staging, name, msgspec.json.encode(records), 0o600)
-        except OSError as error:
-            raise refuse_backup(error) from None
+        replace_file_at(dirs.staging, name, msgspec.json.encode(records), 0o600)
 
     def forget_set(self, dirs: BackupDirectory, name: str) -> None:
         """Take back the records of a set that did not happen, and those of taking it back."""
