@@ -29,8 +29,7 @@ class Opened:
 
     def put(self, *tools: Tool) -> None:
         """Put tools on its shelf."""
-        for one in tools:
-            self.registry.registered.served.tools = self.registry.registered.served.tools.with_tool(one)
+        self.registry.registered.served.tools = self.registry.registered.served.tools.with_tools(tools)
 
     def take(self, *names: str) -> None:
         """Take tools off its shelf."""

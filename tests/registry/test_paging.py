@@ -58,15 +58,15 @@ def test_pages_are_stable_when_tools_come_and_go(data: st.DataObject, limit: int
             name = data.draw(st.sampled_from(sorted(shelf.tools))) if shelf.tools else "t0"
             if change == "add" and fresh < 8:
                 fresh += 1
-                shelf = shelf.with_tool(made(f"new{fresh}"))
+                shelf = shelf.with_tools([made(f"new{fresh}")])
             elif change == "replace":
-                shelf = shelf.with_tool(made(name, "2.0.0"))
+                shelf = shelf.with_tools([made(name, "2.0.0")])
             elif change != "add":
                 went.add(name)
                 shelf = shelf.without(name)
                 if change == "again" and fresh < 8:
                     fresh += 1
-                    shelf = shelf.with_tool(made(name))
+                    shelf = shelf.with_tools([made(name)])
     stayed = sorted(start - went)
     assert [name for name in seen if name in stayed] == stayed
     assert len([name for name in seen if name not in went]) == len(
@@ -104,7 +104,7 @@ def test_what_was_found_stays_so_while_it_is_read() -> None:
     shelf = (
         shelf.without(whole[5])
         .without(first[0])
-        .with_tool(made("pear_new", text="Count pears, count pears."))
+        .with_tools([made("pear_new", text="Count pears, count pears.")])
     )
     second, next_cursor = found(cursor)
     assert first + second == [*whole[:5], *whole[6:9]]

@@ -72,7 +72,7 @@ def test_an_exchange_leaves_everything_else_as_it_is_encoded() -> None:
     """A tool that comes or goes makes another shelf, which shares the definitions of all others and their places."""
     first = ServedTools([made("a"), made("b", "1.0.0"), made("c")])
     pages = {name: first.definition(name) for name in first.tools}
-    second = first.with_tool(made("b", "2.0.0", text="Another."))
+    second = first.with_tools([made("b", "2.0.0", text="Another.")])
     assert [second.definition(name) is page for name, page in pages.items()] == [True, False, True]
     assert second.definition("b", "1.0.0") is pages["b"]
     assert (list(second.tools), versions(second, "b"), versions(first, "b")) == (
@@ -85,7 +85,7 @@ def test_an_exchange_leaves_everything_else_as_it_is_encoded() -> None:
     assert list(second.without("b").tools) == ["a", "c"]
     assert second.without("nothing") is second
     assert second.without("b", "9.9.9") is second
-    same = second.with_tool(made("b", "2.0.0", text="Put again."))
+    same = second.with_tools([made("b", "2.0.0", text="Put again.")])
     assert versions(same, "b") == ["2.0.0", "1.0.0"]
     assert same.tools["b"].spec.description == "Put again."
     assert len(list(same)) == 4

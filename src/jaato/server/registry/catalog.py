@@ -125,12 +125,14 @@ class ToolVersions(NamedTuple):
 class ServedTools:
     """An immutable snapshot of the served tools: a change makes another one, which shares the encoded definitions.
 
-    `tools` has the newest version of each, in the order of the list.
+    `tools` has the newest version of each, in the order of the list. `slots` and `number` are those of the one before.
     """
 
-    def __init__(self, tools: Iterable[Tool] = ()) -> None:
-        self._slots: dict[str, ToolVersions] = {}
-        self._next = 0
+    def __init__(
+        self, tools: Iterable[Tool] = (), slots: Mapping[str, ToolVersions] | None = None, number: int = 0
+    ) -> None:
+        self._slots = dict(slots or {})
+        self._next = number
         for tool in tools:
             self._put(tool)
         self.tools: Mapping[str, Tool] = {name: slot.versions[0].tool for name, slot in self._slots.items()}
@@ -181,12 +183,9 @@ class ServedTools:
             return [tool]
         return [one.tool for one in sorted(slot.versions, key=lambda one: one.number)]
 
-    def with_tool(self, tool: Tool) -> ServedTools:
-        """The same with this tool, which replaces one of its name and version."""
-        made = self._copy()
-        made._put(tool)  # noqa: SLF001 its own kind, not yet seen by anybody
-        made.tools = {**self.tools, tool.name: made._slots[tool.name].versions[0].tool}  # noqa: SLF001 the same
-        return made
+    def with_tools(self, tools: Iterable[Tool]) -> ServedTools:
+        """The same with these tools, each of which replaces one of its name and version."""
+        return ServedTools(tools, self._slots, self._next)
 
     def without(self, name: str, version: str | None = None) -> ServedTools:
         """The same without this version of a tool, None for all of them."""
@@ -198,43 +197,26 @@ class ServedTools:
         )
         if slot is None or len(left) == len(slot.versions):
             return self
-        made = self._copy()
-        tools = dict(self.tools)
+        slots = dict(self._slots)
         if left:
-            made._slots[name] = ToolVersions(slot.number, left)  # noqa: SLF001 the same
-            tools[name] = left[0].tool
+            slots[name] = ToolVersions(slot.number, left)
         else:
-            del made._slots[name], tools[name]  # noqa: SLF001 the same
-        made.tools = tools
-        return made
+            del slots[name]
+        return ServedTools((), slots, self._next)
 
     def replace_tools(self, old: Mapping[str, Tool], new: Iterable[Tool]) -> ServedTools:
         """The same without these tools, by the names they had, and with the new ones."""
-        made = self._copy()
-        slots = made._slots  # noqa: SLF001 its own kind, not yet seen by anybody
+        slots = dict(self._slots)
         for name, tool in old.items():
             slot = slots.pop(name, None)
             left = () if slot is None else tuple(one for one in slot.versions if one.tool is not tool)
             if slot is not None and left:
                 slots[name] = ToolVersions(slot.number, left)
-        for tool in new:
-            made._put(tool)  # noqa: SLF001 the same
-        made.tools = {name: slot.versions[0].tool for name, slot in slots.items()}
-        return made
+        return ServedTools(new, slots, self._next)
 
     def select(self, has: Callable[[str], bool]) -> ServedTools:
         """The same with only the selected names."""
-        made = self._copy()
-        for name in [name for name in self._slots if not has(name)]:
-            del made._slots[name]  # noqa: SLF001 the same
-        made.tools = {name: tool for name, tool in self.tools.items() if has(name)}
-        return made
-
-    def _copy(self) -> ServedTools:
-        made = ServedTools()
-        made._slots = dict(self._slots)
-        made._next = self._next
-        return made
+        return ServedTools((), {name: slot for name, slot in self._slots.items() if has(name)}, self._next)
 
     def _put(self, tool: Tool) -> None:
         kept = ServedTool(tool, self._next)

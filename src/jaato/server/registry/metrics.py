@@ -145,12 +145,13 @@ class Version(Struct, frozen=True):
 
 def health_response(served: ServedTools, figures: RegistryMetrics) -> Response:
     """The response with the health."""
-    return make_uncached(Health("ok", round(figures.uptime_s, 1), len(served)))
+    health = Health("ok", round(figures.uptime_s, 1), len(served))
+    return Response(200, encode(health), [JSON, NOT_STORED])
 
 
 def version_response() -> Response:
     """The response with the version."""
-    return make_uncached(Version("jaato", __version__, SCHEMA_VERSION))
+    return Response(200, encode(Version("jaato", __version__, SCHEMA_VERSION)), [JSON, NOT_STORED])
 
 
 def metrics_response(
@@ -158,8 +159,3 @@ def metrics_response(
 ) -> Response:
     """The response with the metrics."""
     return Response(200, figures.text(served, sessions, visibility).encode(), [TEXT, NOT_STORED])
-
-
-def make_uncached(value: Struct) -> Response:
-    """A response that must not be stored."""
-    return Response(200, encode(value), [JSON, NOT_STORED])

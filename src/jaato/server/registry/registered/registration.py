@@ -84,8 +84,7 @@ class ServedRegistrations:
                 served = (
                     served if (tool.name, tool.version) in kept else served.without(tool.name, tool.version)
                 )
-            for tool in in_registration_order(made.values()):
-                served = served.with_tool(tool)
+            served = served.with_tools(in_registration_order(made.values()))
         if before != after:
             self._policy.admit({one.tool.name for one in self.files.values() if one.tool is not None})
         self._update_catalog(served, before | after)

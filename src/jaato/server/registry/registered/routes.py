@@ -122,9 +122,6 @@ def describe_handler(handler: Handler) -> str:
             return f"entry_point {target}"
 
 
-LOG = logger("server.registry")
-
-
 async def put_tool(registered: RegisteredTools, pending: PendingRequest, body: bytes) -> Response:
     """The answer to a PUT: the definition as GET gives it from now on."""
     details: dict[str, Any] = {}
