@@ -236,7 +236,9 @@ class Desk:
 
     def auth(self, ask: Ask | None, within_s: float = 20.0) -> Bearer:
         """An auth object as the host makes it."""
-        return auth_for(self.config, self.store, ask, environ={}, within_s=within_s)
+        auth = auth_for(self.config, self.store, ask, environ={})
+        auth.login.within_s = within_s
+        return auth
 
     async def call(self, auth: Bearer | None = None) -> httpx2.Response:
         """One request to the server, with a login by browser unless told otherwise."""

@@ -42,14 +42,14 @@ def get_pinned_model(model: str | None) -> LocalModel:
     return found
 
 
-def local_state(settings: Settings, model: str | None = None) -> tuple[bool, str]:
+def local_state(settings: Settings) -> tuple[bool, str]:
     """Whether the embedded model can answer without a download, and from which file."""
     from jaato.providers.local.download import is_downloaded, model_file
 
     own = settings["local_model"]
     if own:
         return Path(own).expanduser().is_file() and has_engine(), str(own)
-    pinned = get_pinned_model(model)
+    pinned = get_pinned_model(None)
     path = model_file(settings.cache_dir, pinned)
     if not is_downloaded(settings.cache_dir, pinned):
         return False, f"{path} is not there yet ({pinned.size_bytes / 1e9:.1f} GB)"

@@ -58,9 +58,9 @@ def find_server(path: Path) -> ServerRecord | None:
     return None
 
 
-def stop_server(path: Path, timeout_s: float = STOP_S) -> ServerRecord | None:
+def stop_server(path: Path) -> ServerRecord | None:
     """Stop the server at this socket and wait for its end; its record, None if none ran. Raises `ConfigError`."""
-    until = time.monotonic() + timeout_s
+    until = time.monotonic() + STOP_S
     first = find_server(path)
     signalled = 0
     while (record := find_server(path)) is not None:
@@ -70,7 +70,7 @@ def stop_server(path: Path, timeout_s: float = STOP_S) -> ServerRecord | None:
             signalled = record.pid
         if time.monotonic() > until:
             raise ConfigError(
-                f"The server (process {record.pid}) has not stopped within {timeout_s:g} s; "
+                f"The server (process {record.pid}) has not stopped within {STOP_S:g} s; "
                 f"`kill -9 {record.pid}` ends it without losing recorded data."
             )
         time.sleep(0.05)

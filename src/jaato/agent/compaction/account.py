@@ -18,6 +18,7 @@ CONVERSATION = ("user", "enrichment", "assistant", "thinking", "calls", "results
 """The kinds of content that messages bring, as `ContextChars` counts them."""
 TITLE_CHARS = 60
 WIDTH, NAME_WIDTH, BAR_WIDTH = 80, 28, 30
+MAX_LARGEST = 5
 Instructions = Callable[[], Sequence[tuple[str, str]]]
 """Gives the instructions of each plugin, by its name."""
 
@@ -119,8 +120,8 @@ def title_of(message: Message) -> str:
 # --- as text -----------------------------------------------------------------------------------------------------
 
 
-def account_lines(fields: dict[str, Any], *, newest: int = 5) -> list[str]:
-    """An account as bars that fit 80 columns; the `newest` largest messages stand at the end."""
+def account_lines(fields: dict[str, Any]) -> list[str]:
+    """An account as bars that fit 80 columns; the largest messages stand at the end."""
     total, limit, threshold = fields["total_tokens"], fields["context_limit"], fields["threshold_percent"]
     lines = [
         f"{total:,} of {limit:,} tokens ({fields['percent_used']:.1f} %)",
@@ -137,7 +138,7 @@ def account_lines(fields: dict[str, Any], *, newest: int = 5) -> list[str]:
         bar_line(block.get("name") or block["kind"], block["tokens"], total) for block in fields["blocks"]
     ]
     lines.append(bar_line("free", fields["tokens_remaining"], limit, "."))
-    largest = sorted(fields["messages"], key=lambda row: -row["tokens"])[:newest]
+    largest = sorted(fields["messages"], key=lambda row: -row["tokens"])[:MAX_LARGEST]
     if largest:
         lines.append("largest messages:")
         lines += [

@@ -41,14 +41,12 @@ def is_notice(message: Message) -> bool:
     return message.role == "user" and message.source == "system"
 
 
-def split_history(
-    history: Sequence[Message], usage: dict[str, Any], config: GCConfig, *, least: int = 1
-) -> Pieces:
+def split_history(history: Sequence[Message], usage: dict[str, Any], config: GCConfig) -> Pieces:
     """The pieces of a history: a message, or one that calls with its results.
 
     The last `preserve_recent_turns` turns are recent. Where they alone would keep the context full, as one long turn
-    of many calls does, only the last pieces are that fit beside what must stay; at least `least` of them, unless they would
-    leave no room.
+    of many calls does, only the last pieces are that fit beside what must stay; at least one of them, unless it would leave
+    no room.
     """
     begins = [at for at, message in enumerate(history) if message.role != "tool" or at == 0]
     turns = [at for at in begins if is_turn_start(history[at])]
@@ -62,7 +60,7 @@ def split_history(
     must = sum(sizes[at] for at in required)
     free = [0 if at in required else size for at, size in enumerate(sizes)]
     if must + sum(free[recent:]) > TOO_MUCH * room:
-        recent = first_fitting(begins, free, AIM * room - must, least)
+        recent = first_fitting(begins, free, AIM * room - must)
         if must + sum(free[recent:]) > MOST * room:
             recent = len(history)
     return Pieces(begins, recent)
@@ -81,14 +79,14 @@ def room_chars(chars: int, usage: dict[str, Any], config: GCConfig) -> float | N
     return chars * room / (total - fixed)
 
 
-def first_fitting(begins: Sequence[int], sizes: Sequence[int], room: float, least: int) -> int:
-    """Where the last pieces begin that fit in so many characters; `least` of them are there anyway."""
+def first_fitting(begins: Sequence[int], sizes: Sequence[int], room: float) -> int:
+    """Where the last pieces begin that fit in so many characters; the last of them is there anyway."""
     ends = [*begins[1:], len(sizes)]
     taken = 0.0
     first = len(sizes)
-    for count, (begin, end) in enumerate(zip(reversed(begins), reversed(ends), strict=True), 1):
+    for begin, end in zip(reversed(begins), reversed(ends), strict=True):
         taken += sum(sizes[begin:end])
-        if taken > room and count > least:
+        if taken > room and end < len(sizes):
             break
         first = begin
     return first

@@ -89,7 +89,7 @@ class HttpTransport:
     ) -> None:
         await self._stack.__aexit__(kind, error, trace)
 
-    async def exit_reason(self, within_s: float = 1.0) -> str:
+    async def exit_reason(self) -> str:
         """What the server answered last, if that was a refusal."""
         failure = getattr(self._auth, "failure", None)
         if isinstance(failure, JaatoError):

@@ -53,7 +53,7 @@ class Transport(Protocol):
         """Replace the SDK's error of a request by one that says what happened."""
         ...
 
-    async def exit_reason(self, within_s: float = 1.0) -> str:
+    async def exit_reason(self) -> str:
         """Why the connection ended, as a sentence."""
         ...
 

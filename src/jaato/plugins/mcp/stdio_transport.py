@@ -44,6 +44,7 @@ UNREAD = 512
 READS_AT_END = 64
 """How often the pipe of a process that has ended is read."""
 LIMITS = CommandLimits(bound_bytes=8_192, grace_s=1.0)
+EXIT_WITHIN_S = 1.0
 LEAVES_WITHIN_S = 1.0
 """How long a server has to end by itself when its input ends."""
 PASSED_ON = (
@@ -330,11 +331,11 @@ class StdioTransport:
         """The SDK's error as it is; a pipe has no other to tell."""
         return error
 
-    async def exit_reason(self, within_s: float = 1.0) -> str:
+    async def exit_reason(self) -> str:
         """How the process came to its end, as a sentence; empty while it runs, and when it is we who ended it."""
         if self._by_us:
             return ""
-        with anyio.move_on_after(within_s):
+        with anyio.move_on_after(EXIT_WITHIN_S):
             await self._over.wait()
         if self._problem:
             return self._problem

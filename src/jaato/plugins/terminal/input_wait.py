@@ -47,31 +47,29 @@ def read_modes(fd: int) -> Modes:
     return Modes(bool(flags & termios.ECHO), bool(flags & termios.ICANON))
 
 
-def check_foreground(group: int, device: int, leader: int = 0, proc: str = "/proc") -> ForegroundState:
+def check_foreground(group: int, device: int, leader: int = 0) -> ForegroundState:
     """Look at every thread of a process group; `device` is the terminal's. Never raises.
 
     When all of the group sleeps, those count as well that have left the session of `leader` with a descriptor of the
     terminal, as what `setsid`, `su -c` and tmux start.
     """
     calls = CALLS.get(os.uname().machine, {})
-    rows = read_processes(proc)
+    rows = read_processes()
     members = [name for name, row in rows.items() if row[2] == str(group)][:MAX_MEMBERS]
-    found = check_threads(members, (device, CONTROLLING), calls, proc)
+    found = check_threads(members, (device, CONTROLLING), calls)
     if found.reads or found.polls or found.awake:
         return found
-    others = check_threads(find_detached_processes(leader, rows), (device,), calls, proc)
+    others = check_threads(find_detached_processes(leader, rows), (device,), calls)
     return found._replace(reads=others.reads, polls=others.polls)
 
 
-def check_threads(
-    pids: list[str], devices: tuple[int, ...], calls: dict[int, str], proc: str
-) -> ForegroundState:
+def check_threads(pids: list[str], devices: tuple[int, ...], calls: dict[int, str]) -> ForegroundState:
     """Look at every thread of some processes."""
     polls = denied = False
     awake = False
     for pid in pids:
-        for thread in process_threads(pid, proc):
-            task = f"{proc}/{pid}/task/{thread}"
+        for thread in process_threads(pid):
+            task = f"/proc/{pid}/task/{thread}"
             kind = blocking_call(task, devices, calls)
             if kind == "read":
                 return ForegroundState(reads=True)
@@ -83,13 +81,13 @@ def check_threads(
     return ForegroundState(polls=polls, idle=denied and not awake, awake=awake)
 
 
-def read_processes(proc: str) -> dict[str, list[str]]:
+def read_processes() -> dict[str, list[str]]:
     """The fields of all processes that live, by their ids; a zombie does not."""
     try:
-        names = os.listdir(proc)
+        names = os.listdir("/proc")
     except OSError:
         return {}
-    rows = {name: read_stat(f"{proc}/{name}") for name in names if name.isdecimal()}
+    rows = {name: read_stat(f"/proc/{name}") for name in names if name.isdecimal()}
     return {name: row for name, row in rows.items() if len(row) > 3 and row[0] not in ("Z", "X")}
 
 
@@ -113,19 +111,19 @@ def find_detached_processes(leader: int, rows: dict[str, list[str]]) -> list[str
     return found
 
 
-def process_name(pid: int, proc: str = "/proc") -> str:
+def process_name(pid: int) -> str:
     """The name of a process; empty where it is unknown."""
     try:
-        with open(f"{proc}/{pid}/comm", "rb") as file:
+        with open(f"/proc/{pid}/comm", "rb") as file:
             return file.read(64).decode("utf-8", "replace").strip()
     except OSError:
         return ""
 
 
-def process_threads(pid: str, proc: str) -> list[str]:
+def process_threads(pid: str) -> list[str]:
     """The threads of a process."""
     try:
-        return os.listdir(f"{proc}/{pid}/task")[:MAX_THREADS]
+        return os.listdir(f"/proc/{pid}/task")[:MAX_THREADS]
     except OSError:
         return []
 

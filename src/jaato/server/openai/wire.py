@@ -55,11 +55,11 @@ def usage_body(usage: Usage) -> dict[str, Any]:
     }
 
 
-async def send_json(send: Send, body: Any, status: int = 200) -> None:
+async def send_json(send: Send, body: Any) -> None:
     """Send a JSON response."""
     data = msgspec.json.encode(body)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": data})
 
 

@@ -117,7 +117,7 @@ def git_environment(environ: Mapping[str, str], settings: Mapping[str, str] = SE
 
 
 async def make_environment(
-    program: str, cwd: Path, environ: Mapping[str, str], reader: ReadOnlyRunner, within_s: float = WITHIN_S
+    program: str, cwd: Path, environ: Mapping[str, str], reader: ReadOnlyRunner
 ) -> dict[str, str]:
     """The variables for git in this repository: as above, and each content filter it configures itself is switched off.
 
@@ -125,9 +125,7 @@ async def make_environment(
     Raises `GitFailed`, `ToolTimeout`.
     """
     plain = git_environment(environ)
-    listed = await run_git(
-        program, LISTING, reader, cwd=cwd, environ=plain, most_bytes=MAX_CONFIG_BYTES, within_s=within_s
-    )
+    listed = await run_git(program, LISTING, reader, cwd=cwd, environ=plain, most_bytes=MAX_CONFIG_BYTES)
     if listed.code != 0:
         raise explain_failure(listed.complaint or "the configuration is too long")
     if b"command\0core.fsmonitor\0" not in listed.data:

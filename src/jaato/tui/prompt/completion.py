@@ -76,10 +76,10 @@ def complete_file(line: str, files: Sequence[str]) -> Completion | None:
     return Completion([Choice(f"@{path}") for path in find_best_matches(word, files)], len(word) + 1)
 
 
-def find_best_matches(word: str, paths: Sequence[str], most: int = MAX_SHOWN) -> list[str]:
+def find_best_matches(word: str, paths: Sequence[str]) -> list[str]:
     """The paths that have the letters of a word in this order: contiguous ones and those in the file's name first."""
     if not word:
-        return sorted(paths, key=lambda path: (path.count("/"), path))[:most]
+        return sorted(paths, key=lambda path: (path.count("/"), path))[:MAX_SHOWN]
     letters = ".*?".join(map(re.escape, word))
     pattern = re.compile(letters, re.IGNORECASE)
     scored = []
@@ -92,7 +92,7 @@ def find_best_matches(word: str, paths: Sequence[str], most: int = MAX_SHOWN) ->
         assert span is not None
         length = span.end() - span.start()
         scored.append((in_name is None, length, not base.lower().startswith(word.lower()), len(path), path))
-    return [score[-1] for score in sorted(scored)[:most]]
+    return [score[-1] for score in sorted(scored)[:MAX_SHOWN]]
 
 
 def list_files(workspace: Path, stop: threading.Event) -> list[str]:

@@ -64,9 +64,9 @@ class Layout:
             self._valid = False
             self._join(at)
 
-    def trim(self, most: int = MAX_BLOCKS) -> int:
-        """Remove the first blocks beyond `most`; returns how many lines they had."""
-        surplus = len(self.blocks) - most
+    def trim(self) -> int:
+        """Remove the first blocks beyond `MAX_BLOCKS`; returns how many lines they had."""
+        surplus = len(self.blocks) - MAX_BLOCKS
         if surplus <= 0:
             return 0
         lines = self.starts[surplus]

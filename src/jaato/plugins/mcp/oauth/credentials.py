@@ -28,7 +28,7 @@ from jaato.plugins.mcp.oauth.token_store import TokenStore, name_of
 from jaato.tools.network.addresses import Url
 
 log = logger("mcp.oauth")
-LOCK_WITHIN_S = 60.0
+WITHIN_S, LOCK_WITHIN_S = 300.0, 60.0
 DEAD = frozenset(("invalid_grant", "invalid_client", "unauthorized_client"))
 
 
@@ -51,8 +51,6 @@ class Login:
         store: TokenStore,
         wire: Wire,
         ask: Ask | None,
-        *,
-        within_s: float = 300.0,
     ) -> None:
         self.server_name = server_name
         self.server = server
@@ -60,7 +58,7 @@ class Login:
         self.store = store
         self.wire = wire
         self.ask = ask
-        self.within_s = within_s
+        self.within_s = WITHIN_S
         self.name = name_of(server, options)
         self.record: Record | None = None
         self.registers_anew = False

@@ -24,7 +24,6 @@ from jaato.plugins.mcp.oauth.token_store import TokenStore
 from jaato.tools.network.addresses import AddressRefused, AllowedHosts, parse_url
 from jaato.tools.network.proxy_settings import is_loopback
 
-WITHIN_S = 300.0
 PROBE = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 MAX_ROUNDS = 6
 MAX_WIDENED = 2
@@ -195,7 +194,6 @@ def login_of(
     *,
     environ: Mapping[str, str],
     allowed: AllowedHosts | None = None,
-    within_s: float = WITHIN_S,
 ) -> Login:
     """The login of a configured server. Raises `ConfigError` for a URL or options that cannot be used."""
     try:
@@ -204,7 +202,7 @@ def login_of(
         raise ConfigError(f"{plain(config.name)}: {error}") from None
     options = options_of(config.oauth, plain(config.name))
     wire = Wire(server, environ, allowed)
-    return Login(config.name, server, options, store, wire, ask, within_s=within_s)
+    return Login(config.name, server, options, store, wire, ask)
 
 
 def auth_for(
@@ -214,11 +212,10 @@ def auth_for(
     *,
     environ: Mapping[str, str],
     allowed: AllowedHosts | None = None,
-    within_s: float = WITHIN_S,
 ) -> Bearer:
     """An httpx2 auth object for the server's client; it stays away from requests that bring their own
     Authorization. Without `ask` a login that needs a person raises `LoginRequired`. Raises `ConfigError`."""
-    return Bearer(login_of(config, store, ask, environ=environ, allowed=allowed, within_s=within_s))
+    return Bearer(login_of(config, store, ask, environ=environ, allowed=allowed))
 
 
 async def login(
