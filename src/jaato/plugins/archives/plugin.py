@@ -11,7 +11,7 @@ from msgspec import Meta
 from jaato.abc.plugin import Host, Plugin
 from jaato.protocol.specs import FileChange
 from jaato.tools.call import Call
-from jaato.tools.filesystem.errors import FileMissing, explain_os_error
+from jaato.tools.filesystem.errors import FileMissing, explaining
 from jaato.tools.host_services import roots_of
 from jaato.tools.processes.sandbox_process import (
     NOWHERE,
@@ -124,25 +124,22 @@ class ArchivesPlugin(Plugin):
                 raise WorkFailed(
                     f"{path!r} exists already. Choose another name, or set overwrite.", "path_refused"
                 )
-            try:
-                with open_draft(place, path, place.dir_fd, 0o666) as draft:
-                    order = {
-                        "fd": draft.fd,
-                        "format": kind,
-                        "paths": paths,
-                        "exclude": exclude,
-                        "max_bytes": max_mb << 20,
-                        "roots": [str(root) for root in self.roots.paths],
-                        "control_files": self.roots.names.more,
-                    }
-                    places = Mounts(reads=self.roots.paths)
-                    result = self._work("create:create", order, call, draft.fd, max_mb << 20, places)
-                    if place.info is None:
-                        draft.publish_new()
-                    else:
-                        draft.publish_over(FileState(place.info))
-            except OSError as error:
-                raise explain_os_error(error, path) from None
+            with explaining(path), open_draft(place, path, place.dir_fd, 0o666) as draft:
+                order = {
+                    "fd": draft.fd,
+                    "format": kind,
+                    "paths": paths,
+                    "exclude": exclude,
+                    "max_bytes": max_mb << 20,
+                    "roots": [str(root) for root in self.roots.paths],
+                    "control_files": self.roots.names.more,
+                }
+                places = Mounts(reads=self.roots.paths)
+                result = self._work("create:create", order, call, draft.fd, max_mb << 20, places)
+                if place.info is None:
+                    draft.publish_new()
+                else:
+                    draft.publish_over(FileState(place.info))
             change: Literal["created", "modified"] = "created" if place.info is None else "modified"
             call.changed.append(FileChange(self.roots.label(place), change))
         return {"path": path, "format": kind, **result}

@@ -21,7 +21,7 @@ from jaato.tools.filesystem.atomic import (
     sync_names,
     write_all,
 )
-from jaato.tools.filesystem.errors import explain_os_error
+from jaato.tools.filesystem.errors import explain_os_error, explaining
 from jaato.tools.filesystem.safe_open import ResolvedPath
 
 UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT)
@@ -140,21 +140,18 @@ class PendingFile:
     def publish_over(self, seen: FileState, *, durable: bool = True) -> None:
         """Put the draft in the place of what was seen there. Raises `FileChanged` when that is gone."""
         target, target_fd = self.place.name, self.place.dir_fd
-        try:
-            with lock_directory(target_fd):
-                if not seen.is_at(target_fd, target, by_content=False):
+        with explaining(self.path), lock_directory(target_fd):
+            if not seen.is_at(target_fd, target, by_content=False):
+                raise refuse_changed(self.path)
+            self.give_name()
+            if rename(self.holder_fd, self.name, target_fd, target, EXCHANGE):
+                if not seen.is_at(self.holder_fd, self.name):  # changed in the last moment
+                    self._give_back()
                     raise refuse_changed(self.path)
-                self.give_name()
-                if rename(self.holder_fd, self.name, target_fd, target, EXCHANGE):
-                    if not seen.is_at(self.holder_fd, self.name):  # changed in the last moment
-                        self._give_back()
-                        raise refuse_changed(self.path)
-                elif seen.is_at(target_fd, target):
-                    os.rename(self.name, target, src_dir_fd=self.holder_fd, dst_dir_fd=target_fd)
-                else:
-                    raise refuse_changed(self.path)
-        except OSError as error:
-            raise explain_os_error(error, self.path) from None
+            elif seen.is_at(target_fd, target):
+                os.rename(self.name, target, src_dir_fd=self.holder_fd, dst_dir_fd=target_fd)
+            else:
+                raise refuse_changed(self.path)
         if durable:
             sync_names(target_fd)
 
@@ -193,10 +190,8 @@ def draft(
 
     Raises `ToolError`s; a full disk leaves nothing behind.
     """
-    try:
+    with explaining(path):
         made = open_draft(place, path, staging_fd, 0o666 if like is None and mode is None else 0o600)
-    except OSError as error:
-        raise explain_os_error(error, path) from None
     try:
         digest = hashlib.sha256()
         if isinstance(content, int):
@@ -288,7 +283,7 @@ def take_away(place: ResolvedPath, path: str, seen: FileState, staging_fd: int) 
     with lock_directory(place.dir_fd):
         if not seen.is_at(place.dir_fd, place.name, by_content=False):
             raise refuse_changed(path)
-        try:
+        with explaining(path):
             holder = staging_fd
             try:
                 os.rename(place.name, hidden, src_dir_fd=place.dir_fd, dst_dir_fd=holder)
@@ -301,6 +296,4 @@ def take_away(place: ResolvedPath, path: str, seen: FileState, staging_fd: int) 
                 rename_new(holder, hidden, place.dir_fd, place.name)
                 raise refuse_changed(path)
             os.unlink(hidden, dir_fd=holder)
-        except OSError as error:
-            raise explain_os_error(error, path) from None
     sync_names(place.dir_fd)

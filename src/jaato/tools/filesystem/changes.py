@@ -35,8 +35,8 @@ from jaato.tools.filesystem.errors import (
     FileMissing,
     PathRefused,
     explain_os_error,
+    explaining,
     file_missing,
-    refuse_special_file,
 )
 from jaato.tools.filesystem.safe_open import ResolvedPath
 from jaato.tools.filesystem.text_encoding import Form, form_of
@@ -223,24 +223,14 @@ class Changes:
         if info is None:
             return None
         if stat.S_ISLNK(info.st_mode):
-            try:
+            with explaining(target.path):
                 return FileState(info, link=os.readlink(target.place.name, dir_fd=target.place.dir_fd))
-            except OSError as error:
-                raise explain_os_error(error, target.path) from None
-        if stat.S_ISDIR(info.st_mode):
-            raise PathRefused(
-                f"{target.path!r} is a directory, not a file; list_directory shows what is in it."
-            )
-        if not stat.S_ISREG(info.st_mode):
-            raise refuse_special_file(target.path, info.st_mode)
         with os.fdopen(self.roots.open_place(target.place, target.path), "rb", buffering=0) as file:
             info = os.fstat(file.fileno())
             if info.st_size > MAX_EDIT_BYTES:
                 return FileState(info)
-            try:
+            with explaining(target.path):
                 return FileState(info, file.readall())
-            except OSError as error:
-                raise explain_os_error(error, target.path) from None
 
     def is_absent(self, path: str) -> bool:
         """Whether nothing has this path, its directory perhaps not either."""
@@ -410,13 +400,11 @@ class Changes:
                 take_away(place, change.target.path, change.seen, dirs.staging)
                 change.done = True
             if change.link is not None:
-                try:
+                with explaining(change.target.path):
                     os.symlink(change.link, place.name, dir_fd=place.dir_fd)
                     change.published = FileState(
                         os.stat(place.name, dir_fd=place.dir_fd, follow_symlinks=False), link=change.link
                     )
-                except OSError as error:
-                    raise explain_os_error(error, change.target.path) from None
                 sync_names(place.dir_fd)
         else:
             data = change.content if isinstance(change.content, bytes) else None

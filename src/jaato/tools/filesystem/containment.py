@@ -26,6 +26,7 @@ from jaato.tools.filesystem.errors import (
     PathRefused,
     entry_kind,
     explain_os_error,
+    explaining,
     file_missing,
     refuse_special_file,
 )
@@ -153,10 +154,8 @@ class Roots:
         if place.info is None:
             raise file_missing(path)
         self._regular(place.info, path)
-        try:
+        with explaining(path):
             fd = os.open(place.name, READ_FLAGS | os.O_NOFOLLOW, dir_fd=place.dir_fd)
-        except OSError as error:
-            raise explain_os_error(error, path) from None
         try:
             self._regular(os.fstat(fd), path)
         except ToolError:
@@ -296,10 +295,8 @@ class Roots:
             if not modes.S_ISDIR(place.info.st_mode):
                 raise PathRefused(f"{path!r} is a file, not a directory. Name a directory.")
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-            try:
+            with explaining(path):
                 return os.open(place.name, flags, dir_fd=place.dir_fd)
-            except OSError as error:
-                raise explain_os_error(error, path) from None
 
     def _open_existing(self, path: str) -> int:
         """A descriptor of an existing regular file: by openat2 where it decides, else by the walk."""

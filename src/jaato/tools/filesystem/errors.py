@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat as modes
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from jaato.errors import ToolError
@@ -56,6 +58,15 @@ def explain_os_error(error: OSError, path: str) -> ToolError:
     text = EXPLANATIONS.get(error.errno or 0, "{path!r}: {reason}.")
     path = path if len(path) <= 200 else f"{path[:200]}…"
     return FileFailed(text.format(path=path, reason=error.strerror or "input/output error"))
+
+
+@contextlib.contextmanager
+def explaining(path: str) -> Iterator[None]:
+    """Raise the file system's refusal in such words, for an `OSError` of the block."""
+    try:
+        yield
+    except OSError as error:
+        raise explain_os_error(error, path) from None
 
 
 Kind = Literal["file", "directory", "link", "other"]

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from jaato.errors import ToolError
 from jaato.tools.filesystem.atomic import replace_file_at
-from jaato.tools.filesystem.errors import FileFailed, FileMissing, PathRefused, explain_os_error
+from jaato.tools.filesystem.errors import FileFailed, FileMissing, PathRefused, explain_os_error, explaining
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_NAMES = 10_000
@@ -135,10 +135,8 @@ class PrivateDirectory:
         with os.fdopen(file, "rb") as opened:
             if not stat.S_ISREG(os.fstat(file).st_mode):
                 raise PathRefused(f"{path!r} is no regular file. Remove it.")
-            try:
+            with explaining(path):
                 data = opened.read(most_bytes + 1)
-            except OSError as error:
-                raise explain_os_error(error, path) from None
         if len(data) > most_bytes and not cut:
             raise FileFailed(f"{path!r} has more than {most_bytes:,} bytes. Shorten it or move it elsewhere.")
         return data[:most_bytes]

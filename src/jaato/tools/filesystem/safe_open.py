@@ -13,7 +13,7 @@ from types import TracebackType
 
 import msgspec
 
-from jaato.tools.filesystem.errors import PathRefused, explain_os_error
+from jaato.tools.filesystem.errors import PathRefused, explain_os_error, explaining
 
 SYS_OPENAT2 = 437  # the same on every architecture Linux gives new numbers to
 RESOLVE_NO_MAGICLINKS = 0x02
@@ -46,10 +46,8 @@ class Root(msgspec.Struct, frozen=True):
 
     def open(self) -> int:
         """A descriptor of the directory; raises `FileFailed` when it is gone."""
-        try:
+        with explaining(str(self.path)):
             return os.open(self.path, OPEN_DIRECTORY)
-        except OSError as error:
-            raise explain_os_error(error, str(self.path)) from None
 
 
 class ResolvedPath(msgspec.Struct):

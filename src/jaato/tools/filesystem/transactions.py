@@ -25,7 +25,7 @@ from jaato.tools.filesystem.backup_directory import (
 )
 from jaato.tools.filesystem.backups import Backups
 from jaato.tools.filesystem.changes import MAX_EDIT_BYTES, Change, Changes, Target
-from jaato.tools.filesystem.errors import FileFailed, FileMissing, explain_os_error
+from jaato.tools.filesystem.errors import FileFailed, FileMissing, explain_os_error, explaining
 from jaato.tools.filesystem.undo import current_state, digest_of, exists, is_moved, move_back, restore
 
 
@@ -263,10 +263,8 @@ def read_stored(changes: Changes, step: FileReplacement, stack: contextlib.ExitS
     if step.size_bytes <= MAX_EDIT_BYTES:
         return changes.backups.content(digest)
     top = existing(changes.backups.workspace, "objects", stack)
-    try:
+    with explaining(step.path):
         fd = os.open(digest, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
-    except OSError as error:
-        raise explain_os_error(error, step.path) from None
     stack.callback(os.close, fd)
     return fd
 

@@ -11,7 +11,7 @@ from jaato.tools.call import Call
 from jaato.tools.filesystem.atomic_replace import FileChanged
 from jaato.tools.filesystem.backup_directory import BackupRefused, Record, content_key, state_of
 from jaato.tools.filesystem.changes import Change, Changes, Target
-from jaato.tools.filesystem.errors import FileMissing, explain_os_error
+from jaato.tools.filesystem.errors import FileMissing, explaining
 from jaato.tools.filesystem.moves import move
 
 
@@ -158,9 +158,7 @@ def restore(changes: Changes, record: Record, call: Call, action: str = "restore
 
 def restore_directory(target: Target, record: Record, call: Call) -> Change:
     """Bring back a removed empty directory."""
-    try:
+    with explaining(target.path):
         os.mkdir(target.place.name, record.mode, dir_fd=target.place.dir_fd)
-    except OSError as error:
-        raise explain_os_error(error, target.path) from None
     call.changed.append(FileChange(target.label, "created", directory=True))
     return Change(target, "restoreFile", None, None, record=record)
