@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from jaato.errors import StoreError
 from jaato.lazy_pattern import lazy_pattern
-from jaato.storage.errors import file_error
+from jaato.storage.errors import file_error, file_errors
 from jaato.storage.private_files import private_directory, sync_directory
 
 CHUNK_BYTES = 1 << 20
@@ -29,10 +29,8 @@ class Staged(NamedTuple):
 
 def chunks_of(source: Path) -> Iterator[bytes]:
     """What a regular file holds, piece by piece; raises `StoreError`, and follows no link."""
-    try:
+    with file_errors(source):
         descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise file_error(error, source) from error
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise StoreError(f"{source} is not a regular file, so it cannot be kept as a blob.")
@@ -65,12 +63,10 @@ class Blobs:
     def stage(self, chunks: Iterable[bytes]) -> Iterator[Staged]:
         """Write chunks to a private file, gone after the block unless it was kept. Raises `StoreError`."""
         private_directory(self._directory)
-        try:
+        with file_errors(self._directory):
             import tempfile  # few sessions have blobs
 
             descriptor, name = tempfile.mkstemp(prefix=".new-", dir=self._directory)
-        except OSError as error:
-            raise file_error(error, self._directory) from error
         try:
             yield self._fill(descriptor, Path(name), chunks)
         finally:
@@ -78,18 +74,15 @@ class Blobs:
 
     def _fill(self, descriptor: int, temporary: Path, chunks: Iterable[bytes]) -> Staged:
         hasher, size_bytes = hashlib.sha256(), 0
-        try:
-            with os.fdopen(descriptor, "wb", buffering=0) as file:
-                for chunk in chunks:
-                    hasher.update(chunk)
-                    size_bytes += len(chunk)
-                    view = memoryview(chunk)
-                    while view:
-                        view = view[file.write(view) :]
-                if self._sync:
-                    os.fsync(descriptor)
-        except OSError as error:
-            raise file_error(error, temporary) from error
+        with file_errors(temporary), os.fdopen(descriptor, "wb", buffering=0) as file:
+            for chunk in chunks:
+                hasher.update(chunk)
+                size_bytes += len(chunk)
+                view = memoryview(chunk)
+                while view:
+                    view = view[file.write(view) :]
+            if self._sync:
+                os.fsync(descriptor)
         return Staged(temporary, hasher.hexdigest(), size_bytes)
 
     def keep(self, blob: Staged) -> None:
@@ -98,12 +91,10 @@ class Blobs:
             return
         target = self.path(blob.digest)
         private_directory(target.parent)
-        try:
+        with file_errors(target):
             blob.temporary.replace(target)
             if self._sync:
                 sync_directory(target.parent)
-        except OSError as error:
-            raise file_error(error, target) from error
 
     def read(self, digest: str, size_bytes: int, offset: int = 0, limit: int | None = None) -> bytes:
         """Bytes of a blob from `offset`; a read of the whole checks its hash. Raises `StoreError`."""
@@ -128,10 +119,9 @@ class Blobs:
 
     def remove(self, digest: str) -> None:
         """Remove a blob; one that is gone is fine."""
-        try:
-            self.path(digest).unlink(missing_ok=True)
-        except OSError as error:
-            raise file_error(error, self.path(digest)) from error
+        path = self.path(digest)
+        with file_errors(path):
+            path.unlink(missing_ok=True)
 
     def find_abandoned(self, older_than: float) -> Iterator[Path]:
         """Half-written files a killed process left, last changed before this time (seconds since 1970)."""

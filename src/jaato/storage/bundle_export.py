@@ -21,7 +21,7 @@ from jaato.protocol.codec import encode
 from jaato.protocol.events import Event, now
 from jaato.storage.blobs import CHUNK_BYTES
 from jaato.storage.bundle_import import BLOBS, EVENTS, FORMAT, MANIFEST, MAX_PARTS, VERSION, Manifest
-from jaato.storage.errors import file_error
+from jaato.storage.errors import file_errors
 from jaato.version import __version__
 
 DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
@@ -38,32 +38,31 @@ def write_bundle(store: Store, session_id: str, records: Records, clean: Clean, 
     The file is there when it is whole. A blob that `clean` changes gets another name, in the events too. Raises
     `StoreError`.
     """
-    try:
-        with replace_file(target) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-            names, blobs, missing = write_blobs(archive, store, session_id, digests_of(records()), clean)
-            hasher, count = hashlib.sha256(), 0
-            with archive.open(archive_part(EVENTS), "w", force_zip64=True) as events:
-                for record in records():
-                    line = (
-                        DIGEST.sub(lambda found: names.get(found[0], found[0]), encode_line(record)) + b"\n"
-                    )
-                    hasher.update(line)
-                    events.write(line)
-                    count += 1
-            manifest = Manifest(
-                format=FORMAT,
-                version=VERSION,
-                jaato_version=__version__,
-                created_at=now(),
-                session_id=session_id,
-                events=count,
-                events_sha256=hasher.hexdigest(),
-                blobs=blobs,
-                missing=missing,
-            )
-            archive.writestr(archive_part(MANIFEST), msgspec.json.format(encode(manifest)))
-    except OSError as error:
-        raise file_error(error, target) from error
+    with (
+        file_errors(target),
+        replace_file(target) as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
+        names, blobs, missing = write_blobs(archive, store, session_id, digests_of(records()), clean)
+        hasher, count = hashlib.sha256(), 0
+        with archive.open(archive_part(EVENTS), "w", force_zip64=True) as events:
+            for record in records():
+                line = DIGEST.sub(lambda found: names.get(found[0], found[0]), encode_line(record)) + b"\n"
+                hasher.update(line)
+                events.write(line)
+                count += 1
+        manifest = Manifest(
+            format=FORMAT,
+            version=VERSION,
+            jaato_version=__version__,
+            created_at=now(),
+            session_id=session_id,
+            events=count,
+            events_sha256=hasher.hexdigest(),
+            blobs=blobs,
+            missing=missing,
+        )
+        archive.writestr(archive_part(MANIFEST), msgspec.json.format(encode(manifest)))
     return manifest
 
 

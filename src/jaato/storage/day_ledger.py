@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from jaato.abc.store import BudgetDay
-from jaato.storage.errors import file_error
+from jaato.storage.errors import file_errors
 from jaato.storage.leases import try_lock
 from jaato.storage.private_files import FILE_MODE, private_directory
 from jaato.typed_decoding import decode_json
@@ -49,10 +49,8 @@ class FileDayLedger:
         """Lock the ledger; returns the function that unlocks it, None while another process or session has it."""
         private_directory(self._directory)
         path = self._directory / "day"
-        try:
+        with file_errors(path):
             descriptor = os.open(path, WRITE, FILE_MODE)
-        except OSError as error:
-            raise file_error(error, path) from error
         is_ours = False
         try:
             is_ours = try_lock(descriptor)
@@ -68,10 +66,8 @@ class FileDayLedger:
     def save_day(self, day: BudgetDay) -> None:
         """Save the day. Under the lock."""
         path = self._directory / "day"
-        try:
+        with file_errors(path):
             write_line(path, day)
-        except OSError as error:
-            raise file_error(error, path) from error
 
     def read_reserved(self, except_session: str) -> tuple[int, float]:
         """Tokens and US dollars that the other sessions have reserved. Under the lock."""
@@ -90,13 +86,11 @@ class FileDayLedger:
     def reserve(self, session_id: str, tokens: int, usd: float) -> None:
         """Write what a session has reserved now, in all; nothing removes its file."""
         path = self._directory / f"{hashlib.sha256(session_id.encode()).hexdigest()[:32]}.reserved"
-        try:
+        with file_errors(path):
             if tokens or usd:
                 write_line(path, Reserved(session_id, tokens, usd))
             else:
                 path.unlink(missing_ok=True)
-        except OSError as error:
-            raise file_error(error, path) from error
 
 
 def read_line(path: Path, kind: type[T]) -> T | None:

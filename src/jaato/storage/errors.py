@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from jaato.errors import StoreError, StoreFull, StoreReadOnly
@@ -60,6 +62,15 @@ def file_error(error: OSError, path: Path) -> StoreError:
     if error.errno == errno.ELOOP:
         return StoreError(f"{path} is a symbolic link, and the store follows none. Put the real file there.")
     return StoreError(f"{path} cannot be used: {why}.")
+
+
+@contextmanager
+def file_errors(path: Path) -> Iterator[None]:
+    """Raise the `StoreError` for what the operating system refuses the block at `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise file_error(error, path) from error
 
 
 def make_damaged_error(path: Path, why: str) -> StoreError:

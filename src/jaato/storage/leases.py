@@ -18,7 +18,7 @@ from jaato.errors import SessionBusy, StoreError
 from jaato.protocol.codec import is_unicode
 from jaato.protocol.events import now
 from jaato.storage.database import ConnectionGuard
-from jaato.storage.errors import file_error
+from jaato.storage.errors import file_errors
 from jaato.storage.private_files import private_directory
 from jaato.tools.filesystem.atomic import is_same_file
 
@@ -95,10 +95,8 @@ class SessionLocks:
         return self._directory / f"{hashlib.sha256(session_id.encode()).hexdigest()[:32]}.lock"
 
     def _open_locked(self, path: Path, session_id: str) -> int:
-        try:
+        with file_errors(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise file_error(error, path) from error
         is_ours = False
         try:
             is_ours = try_lock(descriptor)

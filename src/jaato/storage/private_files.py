@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from jaato.errors import StoreError
-from jaato.storage.errors import file_error
+from jaato.storage.errors import file_error, file_errors
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
@@ -15,7 +15,7 @@ FILE_MODE = 0o600
 
 def private_directory(path: Path) -> None:
     """Make a directory for its owner alone; one that is there is kept as it is, a link is refused."""
-    try:
+    with file_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             path.mkdir(mode=DIRECTORY_MODE)
@@ -24,8 +24,6 @@ def private_directory(path: Path) -> None:
                 raise StoreError(
                     f"{path} is not a directory, but the store needs one there. Move it away."
                 ) from None
-    except OSError as error:
-        raise file_error(error, path) from error
 
 
 def check_own_file(path: Path) -> None:

@@ -30,7 +30,7 @@ from jaato.protocol.events import Event, SessionCreated
 from jaato.protocol.ids import new_id
 from jaato.storage.blobs import Blobs, chunks_of
 from jaato.storage.database import Checkpoint, ConnectionGuard, Durability, open_database
-from jaato.storage.errors import file_error, make_moved_error
+from jaato.storage.errors import file_errors, make_moved_error
 from jaato.storage.event_table import (
     AT_ONCE,
     WriteHandle,
@@ -272,10 +272,8 @@ class SqliteStore:
             self._logs.pop(session_id, None)
 
         def forget() -> None:
-            try:
+            with file_errors(self.path.parent):
                 self._folds.remove(session_id)
-            except OSError as error:
-                raise file_error(error, self.path.parent) from error
 
         remove_session(self._guard, number, forget, self._checkpoint.count_commit)
         delete_unused_blobs(self._guard, self._blobs)
@@ -329,10 +327,8 @@ class SqliteStore:
         with self._guard as connection:
             connection.execute("BEGIN IMMEDIATE")
             self._number(connection, session_id)  # else it would outlive a session that is being deleted
-            try:
+            with file_errors(self.path.parent):
                 self._folds.put(session_id, data)
-            except OSError as error:
-                raise file_error(error, self.path.parent) from error
             connection.execute("COMMIT")
 
     def size_bytes(self, session_id: str) -> int:
