@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+from acp.schema import ReadTextFileResponse
 from tests.acp.editor import Editor, editing, run
 from tests.acp.test_process import Raw
 from tests.cli.desk import Desk, call, say
 
+from jaato.acp.files import answer_file
+from jaato.protocol.frames import FileRequest
 from jaato.tools.filesystem.backups import Backups
 
 READ = call("readFile", path="a.txt")
@@ -166,5 +170,94 @@ def test_files_are_served_again_after_the_server_was_killed(desk: Desk) -> None:
             await editor.say(session, "read it again")
             assert len(editor.file_requests) == 2
             assert editor.text() == "onetwo"
+
+    run(story())
+
+
+class Busy:
+    """An editor that answers once it is free; `given_up` if the agent waits no more."""
+
+    def __init__(self) -> None:
+        self.free = asyncio.Event()
+        self.asked = asyncio.Event()
+        self.given_up = asyncio.Event()
+        self.withdrawn: list[tuple[str, str]] = []
+
+    async def withdraw(self, session_id: str, key: str) -> None:
+        self.withdrawn.append((session_id, key))
+
+    async def _wait(self) -> None:
+        self.asked.set()
+        try:
+            await self.free.wait()
+        except asyncio.CancelledError:
+            self.given_up.set()
+            raise
+
+    async def read_text_file(self, session_id: str, path: str, **_: Any) -> ReadTextFileResponse:
+        await self._wait()
+        return ReadTextFileResponse(content="text")
+
+    async def write_text_file(self, session_id: str, path: str, content: str, **_: Any) -> None:
+        await self._wait()
+
+
+def test_the_answer_to_a_write_is_awaited_and_that_to_a_read_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both requests are withdrawn after their deadline. The server learns when the file is written at last."""
+    monkeypatch.setattr("jaato.acp.files.FORGET_AFTER_S", 0.0)
+
+    async def story() -> None:
+        editor = Busy()
+        read = await answer_file(editor, FileRequest("q1", "s1", "a.txt", 0.0), "/w", editor.withdraw)
+        assert read.problem == "no answer"
+        await editor.given_up.wait()
+        assert editor.withdrawn == [("s1", "/w/a.txt")]
+        request = FileRequest("q2", "s2", "a.txt", 0.0, "new")
+        write = asyncio.ensure_future(answer_file(editor, request, "/w", editor.withdraw))
+        while len(editor.withdrawn) < 2:
+            await asyncio.sleep(0)
+        editor.free.set()
+        assert not (await write).problem
+        assert editor.withdrawn[1] == ("s2", "/w/a.txt")
+
+    run(story())
+
+
+@pytest.mark.parametrize("content", [None, "new"], ids=["read", "write"])
+def test_a_cancelled_request_leaves_nothing_running(content: str | None) -> None:
+    """The request to the editor ends with the one who asks."""
+
+    async def story() -> None:
+        editor = Busy()
+        request = FileRequest("q1", "s1", "a.txt", 60.0, content)
+        answer = asyncio.ensure_future(answer_file(editor, request, "/w", editor.withdraw))
+        await editor.asked.wait()
+        answer.cancel()
+        await asyncio.wait([answer])
+        assert answer.cancelled()
+        await editor.given_up.wait()
+
+    run(story())
+
+
+def test_requests_for_one_file_in_two_sessions_are_withdrawn_each(desk: Desk) -> None:
+    """The deadline of one session's request withdraws that, and not the other's of the same path."""
+    script = desk.script(READ, say("read"))
+    (desk.work / "a.txt").write_text("saved\n")
+
+    class Slow(Editor):
+        async def read_text_file(self, session_id: str, path: str, **_: Any) -> Any:
+            self.file_requests.append((session_id, path))
+            await asyncio.Event().wait()
+
+    async def story() -> None:
+        async with editing(desk, *script, files="read", editor=Slow()) as editor:
+            sessions = [await editor.new(desk) for _ in range(2)]
+            await asyncio.gather(*(editor.say(session, "read it") for session in sessions))
+            assert sorted(one for one, _ in editor.file_requests) == sorted(sessions)
+            await editor.wait(lambda: len(editor.withdrawn) == 2)
+            assert len(set(editor.withdrawn)) == 2
 
     run(story())

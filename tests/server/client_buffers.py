@@ -22,7 +22,8 @@ from jaato.tools.filesystem.backups import Backups
 
 ACTIVATE = call(
     "get_tool_schemas",
-    names="updateFile writeNewFile multiFileEdit findAndReplace apply_patch undoFileChange removeFile".split(),
+    names="updateFile writeNewFile multiFileEdit findAndReplace apply_patch undoFileChange restoreFile removeFile "
+    "moveFile copyFile".split(),
 )
 UPDATE = call("updateFile", path="a.txt", old="two", new="2")
 READ = call("readFile", path="a.txt")
@@ -47,9 +48,17 @@ class Buffers:
         self.asked: list[tuple[str, str | None]] = []
         self._save = save
         self.before_answer: Callable[[FileRequest], Awaitable[FileResponse | None]] | None = None
+        self.answered = asyncio.Event()
+        """Set when an answer is sent."""
 
     async def answer(self, request: FileRequest) -> FileResponse:
         """Answer a request."""
+        try:
+            return await self._answer(request)
+        finally:
+            self.answered.set()
+
+    async def _answer(self, request: FileRequest) -> FileResponse:
         self.asked.append((request.path, request.content))
         if self.before_answer is not None and (given := await self.before_answer(request)) is not None:
             return given

@@ -76,12 +76,36 @@ def test_a_client_that_never_answers(tmp_path: Path, work: Path, monkeypatch: py
             assert "does not answer" in text_of(second)
             assert "does not answer" in str(edited.structured)
             assert len(buffers.asked) == 1
+            buffers.answered.clear()
             released.set()
-            await asyncio.sleep(0.1)  # the late answer, which has no other effect
+            await buffers.answered.wait()  # the late answer has no other effect
             assert "unsaved two" in text_of((await results_of(session))[0])
 
     run(story())
     assert (work / "a.txt").read_text() == "one\n2\n"
+
+
+def test_a_client_that_has_dropped_a_request_is_asked_again(
+    tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that never answers one request may answer others: it is asked again after some time."""
+    monkeypatch.setattr("jaato.server.sessions.client_files.READ_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("jaato.server.sessions.client_files.RETRY_AFTER_S", 0.0)
+    buffers = Buffers(work, {"a.txt": "unsaved two\n"})
+
+    async def drop(_request: FileRequest) -> None:
+        if len(buffers.asked) == 1:
+            await asyncio.Event().wait()
+
+    buffers.before_answer = drop
+
+    async def story() -> None:
+        async with working(tmp_path, [READ, READ, say("done")], buffers) as (_, session):
+            first, second = await results_of(session)
+            assert "has not answered within 0.2 s" in text_of(first)
+            assert "unsaved two" in text_of(second)
+
+    run(story())
 
 
 def test_a_client_that_leaves_in_the_middle(tmp_path: Path, work: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -247,6 +248,109 @@ def test_a_client_that_only_reads(tmp_path: Path, work: Path) -> None:
     assert (work / "a.txt").read_text() == "one\n2\nthree\n"
     assert not buffers.writes
     assert kept_texts(work) == ["one\ntwo\n", "one\ntwo\nthree\n"]
+
+
+def test_a_write_that_comes_late_loses_no_later_change(
+    tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the client has answered, nothing else changes the file that it may still write; others can be changed."""
+    monkeypatch.setattr("jaato.server.sessions.client_files.WRITE_TIMEOUT_S", 0.2)
+    (work / "b.txt").write_text("two\n")
+    released = asyncio.Event()
+    buffers = Buffers(work, {"a.txt": "one\ntwo\n"})
+
+    async def hold(request: FileRequest) -> None:
+        if request.content is not None and not released.is_set():
+            await released.wait()
+
+    buffers.before_answer = hold
+    again = call("updateFile", path="a.txt", old="one", new="1")
+    other = call("updateFile", path="b.txt", old="two", new="2")
+    undo = call("undoFileChange", path="a.txt")
+    move = call("moveFile", source_path="a.txt", destination_path="c.txt")
+
+    async def story() -> None:
+        script = [ACTIVATE, UPDATE, again, undo, move, other, READ, say("done"), again, say("done")]
+        async with working(tmp_path, script, buffers) as (_, session):
+            _, first, *held, elsewhere, read = await results_of(session)
+            assert "has not answered within 0.2 s" in str(first.structured)
+            for result in held:
+                assert result.error is not None
+                assert result.error.code == "file_unsaved"
+                assert "may still write it" in result.error.message
+            assert elsewhere.ok, elsewhere.error
+            assert text_of(read).startswith("one\n2\n")
+            buffers.answered.clear()
+            released.set()
+            await buffers.answered.wait()
+            assert (await results_of(session))[0].ok
+
+    run(story())
+    assert (work / "a.txt").read_text() == "1\n2\n"
+    assert (work / "b.txt").read_text() == "2\n"
+
+
+UNAWARE = {
+    "undo": call("undoFileChange", path="a.txt"),
+    "remove": call("removeFile", path="a.txt"),
+    "move": call("moveFile", source_path="a.txt", destination_path="c.txt"),
+    "move over": call("moveFile", source_path="b.txt", destination_path="a.txt", overwrite=True),
+    "copy": call("copyFile", source_path="a.txt", destination_path="c.txt"),
+    "copy over": call("copyFile", source_path="b.txt", destination_path="a.txt", overwrite=True),
+    "waypoint": call("restore_waypoint", waypoint_id="w1"),
+}
+"""Calls that change the disk without the client."""
+
+
+@pytest.mark.parametrize("unaware", UNAWARE.values(), ids=UNAWARE)
+def test_changes_on_the_disk_alone_spare_unsaved_text(
+    tmp_path: Path, work: Path, unaware: dict[str, object]
+) -> None:
+    """They are refused while the client has unsaved text of the file, and work once that is saved."""
+    (work / "b.txt").write_text("b\n")
+    waypoints = call("get_tool_schemas", names=["create_waypoint", "restore_waypoint"])
+    made = call("create_waypoint", description="before")
+    buffers = Buffers(work, {"a.txt": "one\ntwo\n"})
+    script = [ACTIVATE, waypoints, made, UPDATE, say("done"), unaware, say("refused"), unaware, say("done")]
+
+    async def story() -> None:
+        async with working(tmp_path, script, buffers) as (_, session):
+            assert all(result.ok for result in await results_of(session))
+            buffers.texts["a.txt"] += "typed\n"
+            (refused,) = await results_of(session)
+            assert refused.error is not None
+            assert refused.error.code == "file_unsaved"
+            assert "save or discard" in refused.error.message
+            assert (work / "a.txt").read_text() == "one\n2\n"
+            assert not (work / "c.txt").exists()
+            buffers.texts["a.txt"] = "one\n2\n"
+            (done,) = await results_of(session)
+            assert done.ok, done.error
+
+    run(story())
+
+
+def test_a_removed_file_comes_back_where_the_client_still_shows_it(tmp_path: Path, work: Path) -> None:
+    """What the client had in common with the disk is not unsaved after the file was removed."""
+    buffers = Buffers(work, {"a.txt": "one\ntwo\n"})
+    script = [
+        ACTIVATE,
+        READ,
+        call("removeFile", path="a.txt"),
+        call("undoFileChange", path="a.txt"),
+        call("removeFile", path="a.txt"),
+        call("writeNewFile", path="a.txt", content="new\n"),
+        say("done"),
+    ]
+
+    async def story() -> None:
+        async with working(tmp_path, script, buffers) as (_, session):
+            for result in await results_of(session):
+                assert result.ok, result.error
+
+    run(story())
+    assert (work / "a.txt").read_text() == "new\n"
+    assert buffers.texts["a.txt"] == "new\n"
 
 
 def test_a_waypoint_keeps_unsaved_text(tmp_path: Path, work: Path) -> None:

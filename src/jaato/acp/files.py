@@ -16,7 +16,8 @@ from jaato.protocol.commands import FileResponse, ServedFiles
 from jaato.protocol.frames import FileRequest
 
 FORGET_AFTER_S = 60.0
-"""How long an answer is awaited after the server has ceased to wait for it: it shows that the editor answers again."""
+"""How long the answer to a read is awaited after the server has ceased to wait for it: it shows that the editor answers again.
+That to a write is awaited as long as it may come, since the file may be written until then."""
 MAX_PROBLEM_CHARS = 200
 
 
@@ -40,24 +41,26 @@ def served_files(capabilities: schema.ClientCapabilities | None) -> ServedFiles 
 
 
 async def answer_file(
-    editor: Files, request: FileRequest, workspace: str, withdraw: Callable[[str], Awaitable[None]]
+    editor: Files, request: FileRequest, workspace: str, withdraw: Callable[[str, str], Awaitable[None]]
 ) -> FileResponse:
     """The editor's answer to a request for a file of a session; `workspace` is its directory as the editor has it. After the
-    deadline the request is withdrawn by its path, as the disk is used then."""
+    deadline the request is withdrawn by its path, as the disk is used then; a cancellation ends it."""
     session_id, path = request.session_id, os.path.join(workspace, request.path)
     content, problem = None, ""
+    asked = asyncio.ensure_future(ask_editor(editor, session_id, path, request.content))
     try:
-        asked = asyncio.ensure_future(ask_editor(editor, session_id, path, request.content))
         done, _ = await asyncio.wait([asked], timeout=request.timeout_s)
         if not done:
-            await withdraw(path)
-        content = await asyncio.wait_for(asked, FORGET_AFTER_S)
+            await withdraw(session_id, path)
+        content = await asyncio.wait_for(asked, FORGET_AFTER_S if request.content is None else None)
     except RequestError as error:
         problem = one_line(str(error), MAX_PROBLEM_CHARS) or "an error"
     except (TimeoutError, ConnectionError):
         problem = "no answer"
     except ValueError:
         problem = "" if request.content is None else "an answer that could not be understood"
+    finally:
+        asked.cancel()
     if content is not None and not is_unicode(content):
         content = None
     return FileResponse(session_id=session_id, request_id=request.id, content=content, problem=problem)

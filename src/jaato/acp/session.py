@@ -101,7 +101,7 @@ class EditorSession:
         creation: SessionCreate,
         *,
         notice: str,
-        withdraw: Callable[[str], Coroutine[Any, Any, None]],
+        withdraw: Callable[[str, str], Coroutine[Any, Any, None]],
         on_lost: Callable[[JaatoError], None],
         has_forms: bool,
         shows_names: bool,
@@ -120,7 +120,7 @@ class EditorSession:
         self._questions = Questions(
             session,
             editor,
-            withdraw,
+            partial(withdraw, session.id),
             name_of=self.updates.name_of,
             has_forms=has_forms,
             shows_names=shows_names,

@@ -29,8 +29,9 @@ class EditorStreams:
         self._lines = self._streams.lines()
         self.unanswered: set[RequestId] = set()
         """The ids of the editor's requests that have no response yet."""
-        self._questions: dict[str, RequestId] = {}
-        """By call, the id of the open request to the editor that asks about it; by path, that for a file."""
+        self._questions: dict[tuple[str, str], RequestId] = {}
+        """By session and call, the id of the open request to the editor that asks about it; by session and path, that for a
+        file."""
         self.on_session: Callable[[str], None] = lambda _session_id: None
         """Called with the id of a session once the editor was sent it."""
 
@@ -89,7 +90,7 @@ class EditorStreams:
             params = message["params"]
             call_id = params.get("toolCallId") or params.get("toolCall", {}).get("toolCallId", "")
             if key := call_id or params.get("path"):
-                self._questions[key] = request
+                self._questions[params.get("sessionId", ""), key] = request
         if method is None and request is not None:
             self.unanswered.discard(request)
             if "error" in message:
@@ -99,10 +100,10 @@ class EditorStreams:
         if method is None and isinstance(result, dict) and isinstance(result.get("sessionId"), str):
             self.on_session(result["sessionId"])
 
-    async def withdraw(self, key: str) -> None:
-        """Tell the editor that the question about a call, or the request for a file, needs no answer any more, if it is
-        open."""
-        if (request := self._questions.pop(key, None)) is not None:
+    async def withdraw(self, session_id: str, key: str) -> None:
+        """Tell the editor that the question about a call of a session, or the request for a file, needs no answer any more,
+        if it is open."""
+        if (request := self._questions.pop((session_id, key), None)) is not None:
             params = {"requestId": request}
             await self._write({"jsonrpc": "2.0", "method": "$/cancel_request", "params": params})
 

@@ -193,6 +193,7 @@ class FilesPlugin(Plugin):
             info = os.fstat(source.fileno())
             here, there = staging.target(source_path), staging.target(destination_path, parents=True)
             check(here, there, overwrite)
+            self.changes.refuse_unsaved(here, call)
             seen = self.changes.see(there)
             mode = None if seen else info.st_mode & 0o777
             change = Change(there, "copyFile", seen, source.fileno(), mode, made=staging.made)

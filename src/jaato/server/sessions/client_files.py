@@ -18,7 +18,10 @@ from jaato.tools.cancel import CancelToken
 
 LOG = logger("server")
 READ_TIMEOUT_S = 2.0
-"""How long a client may take to answer; then the disk is read, also by later calls until the client answers again."""
+"""How long a client may take to answer; then the disk is read, also by later calls until the client answers or may be asked
+again."""
+RETRY_AFTER_S = 60.0
+"""When a client that has missed a deadline may be asked again."""
 WRITE_TIMEOUT_S = 10.0
 """How long it may take to write and save, which may format the file."""
 LOOP_TIMEOUT_S = 5.0
@@ -34,35 +37,45 @@ class FileServer:
         self._name = name
         self.can_write = served == "write"
         self._pending: dict[str, asyncio.Future[FileResponse]] = {}
-        self._is_late = False
-        """Whether it has missed a deadline and not answered since."""
+        self._asked_from = 0.0
+        """When it may be asked on the loop's clock: later than now after a missed deadline, until it answers."""
+        self._late_writes: dict[str, str] = {}
+        """By request, the files that it may still write though their deadline has passed."""
 
     async def request(self, path: str, content: str | None, timeout_s: float) -> str:
         """The text of a file, or an empty text once `content` is written. Raises `ClientProblem`."""
-        if self._is_late or not self._wire.ready:
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._asked_from or not self._wire.ready:
             raise client_problem(f"{self._name} does not answer")
         asked = FileRequest(new_id("q"), self._session_id, path, timeout_s, content)
-        answer = self._pending[asked.id] = asyncio.get_running_loop().create_future()
+        answer = self._pending[asked.id] = loop.create_future()
         self._wire.write(encode_frame(encode(asked)))
         try:
             async with asyncio.timeout(timeout_s):
                 response = await answer
         except TimeoutError:
-            self._is_late = True
+            self._asked_from = loop.time() + RETRY_AFTER_S
             LOG.warning("%s has not answered a file.request within %g s", self._name, timeout_s)
             raise client_problem(f"{self._name} has not answered within {timeout_s:g} s") from None
         finally:
             del self._pending[asked.id]
+            if content is not None and (not answer.done() or answer.cancelled()):
+                self._late_writes[asked.id] = path
         return check_response(response, self._name, is_read=content is None)
 
     def answer(self, response: FileResponse) -> bool:
         """Take an answer; whether it was awaited."""
-        self._is_late = False
+        self._asked_from = 0.0
+        self._late_writes.pop(response.request_id, None)
         pending = self._pending.get(response.request_id)
         if pending is None or pending.done():
             return False
         pending.set_result(response)
         return True
+
+    def is_writing(self, path: str) -> bool:
+        """Whether it has not answered yet that it has written a file, though the deadline has passed; from any thread."""
+        return path in list(self._late_writes.values())
 
     def close(self) -> None:
         """The client has left."""
@@ -127,6 +140,10 @@ class SessionFiles:
         """Whether the client that is asked writes them, too."""
         servers = self._servers[-1:]
         return bool(servers) and servers[0].can_write
+
+    def is_writing(self, path: str) -> bool:
+        """Whether a client may still write a file though its deadline has passed."""
+        return any(server.is_writing(path) for server in list(self._servers))
 
     def read(self, path: str, token: CancelToken) -> str:
         """The text of a file, unsaved changes included. Raises `ClientProblem`, `CancelledException`."""

@@ -27,6 +27,7 @@ from jaato.tools.filesystem.client_files import (
     check_no_buffer,
     files_of,
     read_buffer,
+    refuse_unsaved,
     write_by_client,
 )
 from jaato.tools.filesystem.containment import Roots
@@ -217,6 +218,12 @@ class Changes:
         files = files_of(call)
         return None if files is None else check_no_buffer(files, target.label, call.token)
 
+    def refuse_unsaved(self, target: Target, call: Call) -> None:
+        """Refuse to change a file that a client has other text for. Raises `UnsavedFile`."""
+        info = target.place.info
+        if files_of(call) is not None and (info is None or stat.S_ISREG(info.st_mode)):
+            refuse_unsaved(call, self.roots, target.place, self.see(target))
+
     def see(self, target: Target) -> FileState | None:
         """A snapshot of a target, with its content up to `MAX_EDIT_BYTES`; None when it is absent."""
         info = target.place.info
@@ -269,6 +276,8 @@ class Changes:
     def commit(self, changes: Sequence[Change], call: Call) -> None:
         """Make every change or none: all are backed up and written first, then they appear."""
         with self.lock, self.backups.open() as dirs, contextlib.ExitStack() as drafts:
+            for change in changes:
+                refuse_unsaved(call, self.roots, change.target.place, change.seen, change.buffer)
             begun = ""
             try:
                 before = [self.back_up(dirs, change, call) for change in changes]

@@ -15,7 +15,7 @@ from jaato.tools.filesystem.atomic_replace import FileState, refuse_changed
 from jaato.tools.filesystem.containment import Roots
 from jaato.tools.filesystem.errors import FileFailed, explain_os_error
 from jaato.tools.filesystem.safe_open import ResolvedPath
-from jaato.tools.filesystem.text_encoding import ODD, Form, NormalizedText
+from jaato.tools.filesystem.text_encoding import ODD, Form, NormalizedText, NotText, form_of
 
 MAX_TEXT_BYTES = 4 << 20
 """How large a text may be that is read from a client or written by it; larger files are read from and written to the disk."""
@@ -45,6 +45,10 @@ class ClientFiles(Protocol):
     @property
     def can_write(self) -> bool:
         """Whether it writes them, too."""
+        ...
+
+    def is_writing(self, path: str) -> bool:
+        """Whether a client may still write a file though its deadline has passed."""
         ...
 
     def read(self, path: str, token: CancelToken) -> str:
@@ -149,18 +153,49 @@ def check_no_buffer(files: ClientFiles, path: str, token: CancelToken) -> Buffer
         if not problem.has_answered:
             return Buffer(files, note=f"written to the disk: {problem}")
         return Buffer(files, "")
-    if raw:
+    if raw and files.synced.get(path) != hash(raw.removeprefix("\ufeff").replace("\r\n", "\n")):
         raise UnsavedFile(
             f"{path!r} is not on the disk, and the client has unsaved text for it. Ask the user to save it, or choose "
             "another name."
         )
-    return Buffer(files, "")
+    return Buffer(files, raw)
 
 
 class UnsavedFile(ToolError):
-    """A new file would replace text that a client has not saved."""
+    """A change on the disk would collide with text that a client has not saved, or is about to save."""
 
     code = "file_unsaved"
+
+
+def refuse_unsaved(
+    call: Call, roots: Roots, place: ResolvedPath, seen: FileState | None, buffer: Buffer | None = None
+) -> None:
+    """Refuse to change a file while a client may still write it, or has unsaved text for it that the change does not know: an
+    edit knows it by its `buffer`. Raises `UnsavedFile`."""
+    files = files_of(call)
+    if files is None:
+        return
+    label = roots.label(place)
+    if files.is_writing(label):
+        raise UnsavedFile(
+            f"The client was to write {label!r}, has not answered in time and may still write it, over any later change. "
+            "Nothing was changed. Ask the user to look at the editor; this is possible once it has answered or left."
+        )
+    if buffer is not None:
+        return
+    if seen is None:
+        check_no_buffer(files, label, call.token)
+    elif seen.data is not None and len(seen.data) <= MAX_TEXT_BYTES:
+        try:
+            form = form_of(seen.data)
+            found = read_buffer(files, roots, place, form.decode(seen.data), form, call.token)
+        except NotText:
+            return
+        if found is not None and found.unsaved is not None:
+            raise UnsavedFile(
+                f"The client has unsaved text for {label!r}, which differs from the file on the disk. Nothing was changed. "
+                "Ask the user to save or discard it; edits such as updateFile include it."
+            )
 
 
 class Written(NamedTuple):

@@ -34,6 +34,8 @@ def move(changes: Changes, source: str, destination: str, call: Call, *, overwri
             )
         there = staging.target(destination, follow=False, parents=True)
         check(here, there, overwrite)
+        for target in (here, there):
+            changes.refuse_unsaved(target, call)
         return carry_out_move(changes, here, there, call, staging.made)
 
 

@@ -25,6 +25,7 @@ from jaato.tools.filesystem.backup_directory import (
 )
 from jaato.tools.filesystem.backups import Backups
 from jaato.tools.filesystem.changes import MAX_EDIT_BYTES, Change, Changes, Target
+from jaato.tools.filesystem.client_files import refuse_unsaved
 from jaato.tools.filesystem.errors import FileFailed, FileMissing, explain_os_error, explaining
 from jaato.tools.filesystem.undo import current_state, digest_of, exists, is_moved, move_back, restore
 
@@ -138,7 +139,7 @@ def commit_transaction(
             listed = [*moves, *records]
             backups.note(dirs, name, listed)
             for relocation in relocations:
-                made += move_file(changes, relocation)
+                made += move_file(changes, relocation, call)
             for path in sorted(step.path for step in steps if step.state == "directory"):
                 made += changes.make_parents(f"{path}/x")
             for step, record in zip(files, records, strict=True):
@@ -212,19 +213,22 @@ def record_replacement(
         if step.at:
             with changes.target(step.at, exact=True) as target:
                 now, seen = read_state(changes, target)
+                refuse_unsaved(call, changes.roots, target.place, seen)
                 record = changes.back_up(dirs, Change(target, action, seen, None), call)
     if now != step.now:
         raise refuse_changed(step.path)
     return changes.backups.record(dirs, replace(record, path=step.path, after=step.content_key, batch=batch))
 
 
-def move_file(changes: Changes, relocation: FileMove) -> list[str]:
+def move_file(changes: Changes, relocation: FileMove, call: Call) -> list[str]:
     """Move one file or directory to its free name; gives the directories made for it."""
     made = changes.make_parents(relocation.destination)
     with (
         changes.target(relocation.source, exact=True) as here,
         changes.target(relocation.destination, exact=True) as there,
     ):
+        for target in (here, there):
+            changes.refuse_unsaved(target, call)
         try:
             rename_new(here.place.dir_fd, here.place.name, there.place.dir_fd, there.place.name)
         except FileExistsError:
