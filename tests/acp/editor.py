@@ -232,12 +232,13 @@ async def editing(
     terminal: bool = False,
     editor: Editor | None = None,
     meta: dict[str, Any] | None = None,
+    command: list[str] | None = None,
     **environ: str,
 ) -> AsyncIterator[Editor]:
     """An editor that is connected to an agent of its own, which has ended by itself afterwards."""
     editor = editor or (Editor() if choose is None else Editor(choose))
     editor.env, editor.cwd = desk.env, str(desk.work)
-    command = [*desk.command, "acp", *flags]
+    command = [*(command or desk.command), "acp", *flags]
     with open(desk.root / "acp.log", "ab") as log:
         async with spawn_agent_process(
             cast("Any", editor),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import psutil
@@ -136,15 +137,20 @@ def test_a_program_that_fails_leaves_the_command_alone(desk: Desk) -> None:
 
 def test_a_program_that_is_late(desk: Desk) -> None:
     """One that has not shown the output in time after the end of its call, as on a busy machine, shows nothing any more: the
-    output is text then."""
+    output is text then. This agent waits for a shorter time than others."""
     script = desk.script(SLOW, say("done"))
+    program = (
+        "import sys; from jaato.acp import terminals; terminals.CLOSE_TIMEOUT_S = 0.5\n"
+        "from jaato.cli import main; sys.exit(main())"
+    )
+    hasty = [sys.executable, "-c", program]
 
     class Busy(Editor):
         async def create_terminal(self, session_id: str, command: str, *args: Any, **more: Any) -> Any:
             return await super().create_terminal(session_id, "/bin/sh", ["-c", "exec sleep 300.29"])
 
     async def story() -> None:
-        async with editing(desk, *script, terminal=True, editor=Busy()) as editor:
+        async with editing(desk, *script, terminal=True, editor=Busy(), command=hasty) as editor:
             session = await editor.new(desk)
             turn = asyncio.create_task(editor.say(session, "go"))
             await editor.wait(lambda: editor.terminals and terminals_of(editor))
