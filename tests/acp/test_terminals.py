@@ -19,6 +19,17 @@ LEAK = call(
 )
 
 
+HASTY = [
+    sys.executable,
+    "-c",
+    (
+        "import sys; from jaato.acp import terminals; terminals.CLOSE_TIMEOUT_S = 0.5\n"
+        "from jaato.cli import main; sys.exit(main())"
+    ),
+]
+"""An agent that waits for a shorter time than others until a terminal has shown the output."""
+
+
 def terminals_of(editor: Editor, title: str = "run") -> list[Any]:
     """The terminals in the content of a call."""
     return [one for one in editor.call(title).get("content") or [] if one["type"] == "terminal"]
@@ -137,20 +148,15 @@ def test_a_program_that_fails_leaves_the_command_alone(desk: Desk) -> None:
 
 def test_a_program_that_is_late(desk: Desk) -> None:
     """One that has not shown the output in time after the end of its call, as on a busy machine, shows nothing any more: the
-    output is text then. This agent waits for a shorter time than others."""
+    output is text then."""
     script = desk.script(SLOW, say("done"))
-    program = (
-        "import sys; from jaato.acp import terminals; terminals.CLOSE_TIMEOUT_S = 0.5\n"
-        "from jaato.cli import main; sys.exit(main())"
-    )
-    hasty = [sys.executable, "-c", program]
 
     class Busy(Editor):
         async def create_terminal(self, session_id: str, command: str, *args: Any, **more: Any) -> Any:
             return await super().create_terminal(session_id, "/bin/sh", ["-c", "exec sleep 300.29"])
 
     async def story() -> None:
-        async with editing(desk, *script, terminal=True, editor=Busy(), command=hasty) as editor:
+        async with editing(desk, *script, terminal=True, editor=Busy(), command=HASTY) as editor:
             session = await editor.new(desk)
             turn = asyncio.create_task(editor.say(session, "go"))
             await editor.wait(lambda: editor.terminals and terminals_of(editor))
@@ -162,6 +168,37 @@ def test_a_program_that_is_late(desk: Desk) -> None:
             assert editor.terminals["t1"].released
             await editor.terminals["t1"].ended
             await editor.agent.close_session(session_id=session)
+
+    run(story())
+
+
+def test_a_terminal_that_is_created_late_is_released(desk: Desk) -> None:
+    """An editor that takes longer to create it than the agent waits keeps no terminal, and the output is text."""
+    script = desk.script(SLOW, say("done"))
+
+    class Slow(Editor):
+        free: asyncio.Event
+        asked: asyncio.Event
+
+        async def create_terminal(self, session_id: str, command: str, *args: Any, **more: Any) -> Any:
+            self.asked.set()
+            await self.free.wait()
+            return await super().create_terminal(session_id, command, *args, **more)
+
+    async def story() -> None:
+        editor = Slow()
+        editor.free, editor.asked = asyncio.Event(), asyncio.Event()
+        async with editing(desk, *script, terminal=True, editor=editor, command=HASTY):
+            session = await editor.new(desk)
+            turn = asyncio.create_task(editor.say(session, "go"))
+            await editor.asked.wait()
+            (desk.work / "go").touch()
+            await turn
+            ends = editor.call("run")["states"]
+            await editor.wait(lambda: len(editor.call("run")["states"]) > len(ends))  # that it waits no more
+            assert "begun\nended" in editor.call("run")["content"][0]["content"]["text"]
+            editor.free.set()
+            await editor.wait(lambda: any(one.released for one in editor.terminals.values()))
 
     run(story())
 

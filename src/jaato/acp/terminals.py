@@ -115,6 +115,8 @@ class Terminals:
         """The running calls that have, or had, a terminal."""
         self._ended: dict[str, Callable[[], Awaitable[None]]] = {}
         """The calls that have ended before their program, with what shows their output as text."""
+        self._late: set[asyncio.Future[None]] = set()
+        """What releases terminals that the editor creates too late."""
         self._closed = False
 
     def open(self, call_id: str) -> None:
@@ -153,10 +155,18 @@ class Terminals:
     async def _follow_call(self, call_id: str) -> bool:
         """Show a call in a terminal until its program has ended: whether it has."""
         command = [*self._follow, self._session_id, call_id]
-        made = await self._editor.create_terminal(
-            self._session_id, command[0], command[1:], output_byte_limit=MAX_OUTPUT_BYTES
+        creating = asyncio.ensure_future(
+            self._editor.create_terminal(
+                self._session_id, command[0], command[1:], output_byte_limit=MAX_OUTPUT_BYTES
+            )
         )
-        terminal_id = made.terminal_id
+        try:
+            terminal_id = (await asyncio.shield(creating)).terminal_id
+        except asyncio.CancelledError:
+            releasing = asyncio.ensure_future(self._release_late(creating))
+            self._late.add(releasing)
+            releasing.add_done_callback(self._late.discard)
+            raise
         try:
             if call_id not in self._ended:
                 await self._show(call_id, terminal_id)
@@ -167,6 +177,12 @@ class Terminals:
         finally:
             with suppress(RequestError, ConnectionError, ValueError):
                 await asyncio.shield(self._editor.release_terminal(self._session_id, terminal_id))
+
+    async def _release_late(self, creating: asyncio.Future[schema.CreateTerminalResponse]) -> None:
+        """Release a terminal that the editor creates after it was waited for."""
+        with suppress(RequestError, ConnectionError, ValueError):
+            made = await creating
+            await self._editor.release_terminal(self._session_id, made.terminal_id)
 
 
 def was_killed(exited: schema.WaitForTerminalExitResponse) -> bool:
