@@ -30,6 +30,8 @@ class Raw:
         self._out: IO[bytes] = self.process.stdout  # type: ignore[assignment]  # a pipe was asked for
         self._read = bytearray()
         self.text = ""
+        self.completed = 0
+        """How many calls have ended well."""
 
     def send(self, data: bytes | dict[str, Any]) -> None:
         """Bytes as they are; an object as a line."""
@@ -52,6 +54,7 @@ class Raw:
             update = message["params"]["update"]
             if update["sessionUpdate"] == "agent_message_chunk":
                 self.text += update["content"]["text"]
+            self.completed += update.get("status") == "completed"
 
     def ask(self, request_id: Any, method: str, **params: Any) -> dict[str, Any]:
         """A request and its response."""
@@ -260,9 +263,14 @@ def test_a_flood_of_requests_is_bounded(alone: Desk) -> None:
 
 
 def test_an_editor_that_does_not_read_gets_each_text_once(desk: Desk) -> None:
-    """More events than are kept while it does not read: what was dropped is taken from the state."""
-    text = "".join(f"{number} " for number in range(40_000))
-    raw = Raw(desk, *desk.script(say(text, chunks=40_000), say("over")))
+    """More events than are kept while it does not read: what was dropped is taken from the state, and what that does not
+    hold any more, long texts and early calls, from the store."""
+    text = "".join(f"{number:014} " for number in range(40_000))
+    (desk.work / "a.txt").write_text("text")
+    reads = [
+        {"name": "readFile", "arguments": {"path": "a.txt", "limit": number}} for number in range(1, 211)
+    ]
+    raw = Raw(desk, *desk.script(say(text, chunks=40_000, calls=reads), say("over")))
     try:
         raw.send(HELLO)
         raw.read()
@@ -274,7 +282,8 @@ def test_an_editor_that_does_not_read_gets_each_text_once(desk: Desk) -> None:
         memory = psutil.Process(raw.process.pid).memory_info().rss
         assert memory < 300_000_000
         assert raw.read()["result"]["stopReason"] == "end_turn"
-        assert raw.text == text
+        assert raw.text == text + "over"
+        assert raw.completed == len(reads)
         assert raw.end() == 0
     finally:
         raw.close()
@@ -412,6 +421,28 @@ def test_a_prompt_while_the_server_is_gone_runs_whole(desk: Desk) -> None:
             assert editor.text() == "done"
 
     run(story())
+
+
+def test_a_cancel_while_the_server_is_gone_keeps_the_prompt(desk: Desk) -> None:
+    """A prompt that waits for the server is cancelled at once, and its message never sent; the next one is."""
+    raw = Raw(desk, *desk.script(say("next"), say("never")))
+    try:
+        raw.send(HELLO)
+        raw.read()
+        session = raw.ask("s", "session/new", cwd=str(desk.work), mcpServers=[])["result"]["sessionId"]
+        params = {"sessionId": session, "prompt": [{"type": "text", "text": "hi"}]}
+        desk.kill_server()
+        assert raw.process.stderr is not None
+        while b"lost the connection" not in raw.process.stderr.readline():
+            pass
+        raw.send({"jsonrpc": "2.0", "id": "c", "method": "session/prompt", "params": params})
+        raw.send({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}})
+        assert raw.read()["result"]["stopReason"] == "cancelled"
+        assert raw.ask("n", "session/prompt", **params)["result"]["stopReason"] == "end_turn"
+        assert raw.text == "next"
+        assert raw.end() == 0
+    finally:
+        raw.close()
 
 
 def test_a_question_survives_the_death_of_the_server(desk: Desk) -> None:

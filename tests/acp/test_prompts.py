@@ -242,6 +242,7 @@ def test_a_wrong_command_is_answered_in_the_conversation(alone: Desk) -> None:
             for text, answer in (
                 ("/nope", "There is no command /nope, and no stored prompt of that name"),
                 ("/mode yolo", "there are ask, accept-edits"),
+                ("/mode\nplan", "The mode is plan"),
                 ("/continue", "No turn"),
                 ("/help", "- `/mode`: "),
             ):

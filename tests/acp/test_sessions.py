@@ -366,6 +366,10 @@ def test_a_session_is_opened_once_by_its_own_id_and_directory(desk: Desk) -> Non
                 return True
 
             assert sum(await asyncio.gather(*(load() for _ in range(4)))) == 1
+            closing = editor.agent.close_session(session_id=session)
+            opened, closed = await asyncio.gather(load(), closing, return_exceptions=True)
+            assert opened is True
+            assert "being opened" in str(closed)
             assert not await load(name=session[:-2])
             assert not await load(cwd=desk.home)
             editor.updates.clear()

@@ -45,6 +45,7 @@ LOGIN_METHOD = "jaato-login"
 NAMELESS = ("CodeCompanion.nvim",)
 """Editors that show the kinds of options in place of their names."""
 DETACH_TIMEOUT_S = 5.0
+BEING_OPENED = "This session is being opened; wait for the response."
 CURSOR = lazy_pattern(r"\d{4}-\S+ s[0-9A-Za-z]+")
 Server = schema.HttpMcpServer | schema.SseMcpServer | schema.AcpMcpServer | schema.McpServerStdio
 Options = dict[str, Any]
@@ -241,6 +242,8 @@ class EditorAgent:
 
     def _find(self, session_id: str) -> EditorSession:
         session = self._sessions.get(session_id)
+        if session is None and session_id in self._opened_now:
+            raise invalid_params(BEING_OPENED)
         if session is None:
             raise invalid_params(
                 f"The session {one_line(session_id, 60)} is not open here: session/load opens a stored one."
@@ -278,7 +281,7 @@ class EditorAgent:
     async def _opening(self, session_id: str) -> AsyncIterator[None]:
         """While a stored session is opened. Raises `RequestError` while it is being opened already."""
         if session_id in self._opened_now:
-            raise invalid_params("This session is being opened; wait for the response.")
+            raise invalid_params(BEING_OPENED)
         self._opened_now.add(session_id)
         try:
             yield

@@ -18,7 +18,7 @@ from acp import schema
 from jaato.acp.errors import request_error
 from jaato.acp.files import Files
 from jaato.acp.questions import Editor, Questions
-from jaato.acp.replay import replay_history
+from jaato.acp.replay import missed_entries, replay_history
 from jaato.acp.terminals import TOOLS, TerminalEditor, Terminals
 from jaato.acp.updates import Update, Updates, help_text, plan_update, title_update
 from jaato.cli.arguments.values import is_command
@@ -137,6 +137,8 @@ class EditorSession:
                 stop_call=lambda call_id: client.ask(CallStop(session_id=session.id, call_id=call_id)),
             )
         self._prompts: list[Prompt] = []
+        self._unsent: list[Prompt] = []
+        """Prompts whose message was not sent yet."""
         self._seq = session.state.seq
         """The last durable event that was handled."""
         self._printing: set[str] = set()
@@ -223,23 +225,23 @@ class EditorSession:
                 self._fail(request_error(JaatoError(reason)))
 
     async def _catch_up(self) -> None:
-        """Handle what was missed, from the session's state: entries, plan, streamed text, running calls, questions."""
-        state = self.session.state
-        for entry in state.entries:
-            if entry.seq > self._seq:
+        """Handle what was missed: entries, and from the session's state plan, streamed text, running calls, questions."""
+        while self._seq < (seq := self.session.state.seq):
+            async for entry in missed_entries(self.session, self._seq):
                 await self._handle(entry)
-        self._seq = max(self._seq, state.seq)
-        root = state.agents.get(state.root_agent_id)
+            self._seq = max(self._seq, seq)
+        state = self.session.state  # which changes while updates are sent
+        root, questions = state.agents.get(state.root_agent_id), dict(state.questions)
+        calls = [*self.updates.running_calls(), *self.updates.close_calls()]
         if root is not None:
-            if root.plan_id in root.plans:
-                await self._send(plan_update(root.plans[root.plan_id]))
-            for source, text in root.streaming.items():
+            plan, streaming = root.plans.get(root.plan_id or ""), dict(root.streaming)
+            if plan is not None:
+                await self._send(plan_update(plan))
+            for source, text in streaming.items():
                 await self._handle(self._streamed(source, text))
-        for update in self.updates.running_calls():
+        for update in calls:
             await self._send(update)
-        for update in self.updates.close_calls():
-            await self._send(update)
-        await self._questions.keep(dict(state.questions))
+        await self._questions.keep(questions)
 
     def _streamed(self, source: Any, text: str) -> AgentOutput:
         """The text that is being streamed, as one event."""
@@ -282,66 +284,85 @@ class EditorSession:
 
     async def prompt(self, text: str, files: list[File]) -> schema.PromptResponse:
         """Send a message, or run a command, and wait for the end. Raises `JaatoError`s, `RequestError`."""
-        while self._return is not None and not self._return.done():
-            # a new server must receive the options of the session before a message
-            await asyncio.wait([self._return])
-        await self._take_over()
-        name, _, rest = text[1:].strip().partition(" ") if is_command(text) and not files else ("", "", "")
+        prompt = Prompt(word(), asyncio.get_running_loop().create_future())
+        self._unsent.append(prompt)
+        try:
+            while self._return is not None and not self._return.done() and not prompt.done.done():
+                # a new server must receive the options of the session before a message
+                waits: list[asyncio.Future[Any]] = [self._return, prompt.done]
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            if not prompt.done.done():
+                await self._take_over()
+            if not prompt.done.done():
+                await self._begin(prompt, text, files)
+        finally:
+            self._unsent = [one for one in self._unsent if one is not prompt]
+        return await prompt.done
+
+    async def _begin(self, prompt: Prompt, text: str, files: list[File]) -> None:
+        """Send the message of a prompt, or run its command. Raises `JaatoError`s."""
+        words = text[1:].split(None, 1) if is_command(text) and not files else []
+        name, rest = [*words, "", ""][:2]
         known = {one.name: one.is_prompt for one in self.session.state.commands}
         try:
             if name and not known.get(name, True):
-                return await self._say(await self.session.execute(name, rest.strip()))
-            if name == "continue":
-                return await self._continue()
+                await self._say(prompt, await self.session.execute(name, rest.strip()))
+            elif name == "continue":
+                await self._continue(prompt)
+            elif name == "help" and name not in known:
+                await self._say(prompt, help_text(self.session))
+            else:
+                await self._send_message(prompt, text, files)
         except ConfigError as error:
-            return await self._say(str(error))
-        if name == "help" and name not in known:
-            return await self._say(help_text(self.session))
-        once = word()
+            if not name:
+                raise
+            await self._say(prompt, str(error))  # most often, that no command has this name
+
+    async def _send_message(self, prompt: Prompt, text: str, files: list[File]) -> None:
         state = self.session.state
         is_untitled = not (state.turns or state.name or state.description)
-        self.updates.own_messages.add(once)
-        prompt = self._expect(once)
+        self.updates.own_messages.add(prompt.once)
+        self._expect(prompt)
         message = MessageSend(
-            session_id=self.session.id, text=text, files=files, once=once, check_prompt=is_command(text)
+            session_id=self.session.id,
+            text=text,
+            files=files,
+            once=prompt.once,
+            check_prompt=is_command(text),
         )
         try:
             taken = await self.client.ask(message)
-        except JaatoError as error:
+        except JaatoError:
             self._forget(prompt)
-            if not (isinstance(error, ConfigError) and name):
-                raise
-            return await self._say(str(error))  # most often, that no command has this name
+            raise
         assert isinstance(taken, Taken)
         if is_untitled:
             with suppress(ConnectionError):  # the editor has gone, and the turn continues
                 await self._send(title_update(text, state.updated_at))
-        return await prompt.done
 
-    async def _say(self, text: str) -> schema.PromptResponse:
+    async def _say(self, prompt: Prompt, text: str) -> None:
         """Answer a prompt without the model."""
         await self._send(update_agent_message_text(printable(text)))
-        return schema.PromptResponse(stop_reason="end_turn")
+        prompt.end("end_turn")
 
-    async def _continue(self) -> schema.PromptResponse:
-        """Resume an interrupted turn and wait for its end. Raises `ConfigError` without one."""
-        prompt = self._expect("")
+    async def _continue(self, prompt: Prompt) -> None:
+        """Resume an interrupted turn, at whose end the prompt ends. Raises `ConfigError` without one."""
+        self._expect(prompt)
         prompt.turn_id = self.session.state.open_turn or ""
         try:
             await self.client.ask(TurnContinue(session_id=self.session.id))
         except JaatoError:
             self._forget(prompt)
             raise
-        return await prompt.done
 
     def _forget(self, prompt: Prompt) -> None:
         self._prompts = [one for one in self._prompts if one is not prompt]
 
-    def _expect(self, once: str) -> Prompt:
+    def _expect(self, prompt: Prompt) -> None:
+        """Await the end of the turn that a prompt begins or joins."""
+        self._unsent.remove(prompt)
         self._stopping = False
-        prompt = Prompt(once, asyncio.get_running_loop().create_future())
         self._prompts.append(prompt)
-        return prompt
 
     def _join_turn(self, event: MessageUser) -> None:
         for prompt in self._prompts:
@@ -376,19 +397,25 @@ class EditorSession:
         """Wait for the ends of prompts that were sent before the session was opened anew; `seq` is the last event that was
         handled then."""
         self._prompts += prompts
-        state = self.session.state
-        for entry in state.entries:
+        if not prompts:
+            return
+        async for entry in missed_entries(self.session, seq):
             match entry:
-                case MessageUser() if entry.seq > seq:
+                case MessageUser():
                     self._join_turn(entry)
-                case TurnCompleted() if entry.seq > seq and entry.agent_id == state.root_agent_id:
+                case TurnCompleted() if entry.agent_id == self.session.state.root_agent_id:
                     await self._end_turn(entry)
 
     async def cancel(self) -> None:
-        """Stop the turn; its prompts end as cancelled, and its questions are settled."""
+        """Stop the turn; its prompts end as cancelled, and its questions are settled. Prompts that wait are not sent."""
+        self._cancel_unsent()
         if not self._stopping:
             self._stopping = bool(self._prompts)
             await self.session.stop()
+
+    def _cancel_unsent(self) -> None:
+        for prompt in self._unsent:
+            prompt.end("cancelled")
 
     async def settle(self) -> None:
         """Cancel, and wait some time for the prompts to end."""
@@ -442,6 +469,7 @@ class EditorSession:
         for task in (self._listener, self._printer, self._return):
             if task is not None:
                 task.cancel()
+        self._cancel_unsent()
         await self._questions.stop(withdraw=withdraw)
         prompts, self._prompts = self._prompts, []
         if self._terminals is not None:
