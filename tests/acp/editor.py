@@ -233,6 +233,7 @@ async def editing(
     editor: Editor | None = None,
     meta: dict[str, Any] | None = None,
     command: list[str] | None = None,
+    name: str = "",
     **environ: str,
 ) -> AsyncIterator[Editor]:
     """An editor that is connected to an agent of its own, which has ended by itself afterwards."""
@@ -261,7 +262,11 @@ async def editing(
                 field_meta=meta,
             )
             async with asyncio.timeout(PATIENCE_S):
-                hello = await agent.initialize(protocol_version=1, client_capabilities=capabilities)
+                hello = await agent.initialize(
+                    protocol_version=1,
+                    client_capabilities=capabilities,
+                    client_info=schema.Implementation(name=name, version="1") if name else None,
+                )
             assert hello.protocol_version == 1
             try:
                 yield editor

@@ -140,6 +140,23 @@ def test_an_editor_that_can_only_write_serves_no_files(desk: Desk) -> None:
     assert (desk.work / "a.txt").read_text() == "edited\n"
 
 
+def test_an_editor_that_reads_the_disk_serves_no_files(desk: Desk) -> None:
+    """Its unsaved text would be unseen, and overwritten by its own write: the disk is changed instead."""
+    script = desk.script(ACTIVATE, call("updateFile", path="a.txt", old="saved", new="edited"), say("done"))
+    path = desk.work / "a.txt"
+    path.write_text("saved\n")
+
+    async def story() -> None:
+        async with editing(desk, *script, files="write", name="CodeCompanion.nvim") as editor:
+            editor.edit(path, "typed\n")
+            await editor.say(await editor.new(desk), "edit it")
+            assert not editor.file_requests
+            assert editor.buffers[str(path)] == "typed\n"
+
+    run(story())
+    assert path.read_text() == "edited\n"
+
+
 def test_a_workspace_behind_a_link_is_named_as_the_editor_names_it(desk: Desk) -> None:
     """The editor knows its files below the directory that it has opened."""
     script = desk.script(READ, say("read"))

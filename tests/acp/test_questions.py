@@ -149,9 +149,7 @@ def test_each_choice_is_asked_where_options_have_no_names(alone: Desk) -> None:
         return next(option.option_id for option in options if option.kind == kind)
 
     async def story() -> None:
-        async with editing(alone, *script, "--no-daemon", choose=choose) as editor:
-            client = schema.Implementation(name="CodeCompanion.nvim", version="1.0.0")
-            await editor.agent.initialize(protocol_version=1, client_info=client)
+        async with editing(alone, *script, "--no-daemon", choose=choose, name="CodeCompanion.nvim") as editor:
             session = await editor.new(alone)
             await editor.say(session, "begin")
             titles = [asked.title for asked, _ in editor.requests]

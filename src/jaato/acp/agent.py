@@ -88,16 +88,15 @@ class EditorAgent:
         forms = getattr(client_capabilities, "elicitation", None)
         self._has_forms = forms is not None and forms.form is not None
         local = self._client.in_process or bool(self._client.welcome.state_dir)
-        self._serves_files = served_files(client_capabilities) if local else None
+        name = client_info.name if client_info is not None else ""
+        self._serves_files = served_files(client_capabilities, name) if local else None
         self._display_terminals = has_display_terminals(client_capabilities)
         socket = self._client.socket
         if client_capabilities is not None and client_capabilities.terminal and socket is not None:
             self._follow = [] if self._display_terminals else follow_command(socket)
         if client_info is not None:
-            self._shows_names = client_info.name not in NAMELESS
-            print_message(
-                f"connected to {one_line(client_info.name, 80)} {one_line(client_info.version, 80)}"
-            )
+            self._shows_names = name not in NAMELESS
+            print_message(f"connected to {one_line(name, 80)} {one_line(client_info.version, 80)}")
         return schema.InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
             agent_info=Implementation(name="jaato", title="jaato", version=__version__),
