@@ -50,6 +50,14 @@ def test_heads_name_the_files() -> None:
     ]
 
 
+def test_texts_without_a_last_newline_and_new_files() -> None:
+    """The note of a diff that a newline is missing is no text of the file; where nothing was before, the file is new."""
+    assert list(parse_diff(make_unified_diff("a\nb", "a\nc"), "x")) == [Hunk("x", "a\nb", "a\nc", 1)]
+    assert list(parse_diff(make_unified_diff("a", "a\n"), "x")) == [Hunk("x", "a", "a\n", 1)]
+    assert list(parse_diff(make_unified_diff("", "one\n"), "x")) == [Hunk("x", None, "one\n", 1)]
+    assert list(parse_diff(make_unified_diff("one\n", ""), "x")) == [Hunk("x", "one\n", "", 0)]
+
+
 def test_gits_prefixes_and_what_was_cut() -> None:
     """The prefixes of git are no part of a name; a hunk that was cut is shown as far as it goes."""
     diff = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n-a\n+b\n… the diff goes on; it is cut here"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from jaato.lazy_pattern import lazy_pattern
+from jaato.tools.filesystem.text_encoding import NO_NEWLINE
 
 HUNK = lazy_pattern(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 MAX_HUNKS = 50
@@ -43,7 +44,7 @@ def parse_diff(diff: str, path: str = "") -> Iterator[Hunk]:
         if inside and line.startswith("\\"):
             continue
         if old or new:
-            yield Hunk(path, None if is_new else join(old), join(new), start)
+            yield Hunk(path, join(old) if old or not is_new else None, join(new), start)
             old, new = [], []
         left_old = left_new = 0
         if line.startswith("--- "):
@@ -52,7 +53,7 @@ def parse_diff(diff: str, path: str = "") -> Iterator[Hunk]:
             path, is_new = name_of(line), before == "/dev/null"
             path = before if path == "/dev/null" else path
         elif (found := HUNK.match(line)) is not None:
-            start = int(found[3])
+            start, is_new = int(found[3]), is_new or (found[1], found[2]) == ("0", "0")
             left_old, left_new = count_of(found, 2), count_of(found, 4)
 
 
@@ -68,8 +69,9 @@ def name_of(line: str) -> str:
 
 
 def join(lines: list[str]) -> str:
-    """Lines as text."""
-    return "\n".join(lines) + "\n" if lines else ""
+    """Lines as text, whose last one may have no newline."""
+    text = "\n".join(lines)
+    return text.removesuffix(NO_NEWLINE) if text.endswith(NO_NEWLINE) or not lines else f"{text}\n"
 
 
 def absolute(workspace: str, path: str) -> str:

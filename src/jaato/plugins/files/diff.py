@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import Any
 
-from jaato.tools.filesystem.text_encoding import align_lines, display_text, lines_of, strip
+from jaato.tools.filesystem.text_encoding import NO_NEWLINE, align_lines, display_text, lines_of, strip
 
 CONTEXT = 3
 MAX_LINES = 120
@@ -58,7 +58,7 @@ def cut(line: str, other: str = "") -> str:
         tail = max(stop, len(body) - TAIL_CHARS)
         shown = f"{body[start:stop]}{'…' if tail > stop else ''}{body[tail:]}"
         body = f"{'…' if start else ''}{shown} ({len(body)} characters)"
-    return body if line.endswith("\n") else f"{body} ⟨no newline at the end⟩"
+    return body if line.endswith("\n") else f"{body}{NO_NEWLINE}"
 
 
 def span(start: int, end: int, number: int) -> str:

@@ -21,6 +21,9 @@ MARKS: tuple[tuple[bytes, Encoding], ...] = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 
+NO_NEWLINE = " ⟨no newline at the end⟩"
+"""What a diff shows after a last line without one."""
+
 
 class NotText(ToolError):
     """The file is binary, or cannot hold what is to be written."""
