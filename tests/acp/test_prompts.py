@@ -185,6 +185,9 @@ def test_a_prompt_has_images_links_and_resources(alone: Desk) -> None:
             assert ended.stop_reason == "end_turn"
             with pytest.raises(RequestError, match="base64"):
                 await editor.agent.prompt(session_id=session, prompt=[image_block("no!", "image/png")])
+            large = image_block(base64.b64encode(PIXEL + bytes(6_000_000)).decode(), "image/png")
+            with pytest.raises(RequestError, match="image-1: It has more than 5 MB"):
+                await editor.agent.prompt(session_id=session, prompt=[large])
             sound = schema.AudioContentBlock(type="audio", data="", mime_type="audio/wav")
             with pytest.raises(RequestError, match="sound"):
                 await editor.agent.prompt(session_id=session, prompt=[sound])

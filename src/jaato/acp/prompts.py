@@ -75,7 +75,7 @@ def read_image(name: str, data: str) -> File:
     """An image of its own type. Raises `RequestError` for one that providers refuse, with every later message too."""
     content = decode(data)
     try:
-        return File(name, check_image(content, one_line(name, 200), "Scale it down.").mime, content)
+        return File(name, check_image(content, "It", "Scale it down.").mime, content)
     except ImageRefused as error:
         raise invalid_params(f"{one_line(name, 200)}: {error}") from None
 
