@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.storage.logs import begin
+
 from jaato.protocol.events import SessionCreated, ToolsStatus, now
 from jaato.storage.sqlite import SqliteStore
 
@@ -16,6 +18,15 @@ from jaato.storage.sqlite import SqliteStore
 store = SqliteStore(Path(sys.argv[1]))
 print(len(list(store.read("s1"))))
 store.close()
+"""
+
+
+FOLD_FIRST_PAGE = """
+import sys
+with open(sys.argv[1], "r+b") as file:
+    pages = (file.seek(0, 2) // 4096) + 1000
+    file.seek(28)
+    file.write(pages.to_bytes(4, "big"))
 """
 
 
@@ -40,3 +51,17 @@ def test_what_is_written_after_a_second_opening_is_kept(tmp_path: Path) -> None:
     assert look(path) == 2
     store.close()
     assert look(path) == 2
+
+
+def test_a_store_is_opened_while_its_log_is_folded(tmp_path: Path) -> None:
+    """Folding writes the first page before those that are added: the file is shorter than its header says meanwhile."""
+    path = tmp_path / "jaato.db"
+    store = SqliteStore(path)
+    begin(store, "s1", 300)
+    subprocess.run([sys.executable, "-c", FOLD_FIRST_PAGE, str(path)], check=True)
+    before = look(path)
+    other = SqliteStore(path)
+    assert len(list(other.read("s1"))) == before > 0
+    other.close()
+    store.close()
+    assert look(path) == before
