@@ -330,6 +330,25 @@ def test_changes_on_the_disk_alone_spare_unsaved_text(
     run(story())
 
 
+def test_a_refused_undo_leaves_no_waypoint(tmp_path: Path, work: Path) -> None:
+    """However often it is tried while text is unsaved; it works afterwards."""
+    buffers = Buffers(work, {"a.txt": "one\ntwo\n"})
+
+    async def story() -> None:
+        async with working(tmp_path, [ACTIVATE, UPDATE, say("done")], buffers) as (_, session):
+            await results_of(session)
+            buffers.texts["a.txt"] += "typed\n"
+            for _ in range(2):
+                assert "save or discard" in await session.execute("undo", "")
+            assert "save or discard" in await session.execute("waypoint", "restore w0")
+            assert "w1" not in await session.execute("waypoint", "list")
+            buffers.texts["a.txt"] = "one\n2\n"
+            assert "a.txt: restored" in await session.execute("undo", "")
+
+    run(story())
+    assert (work / "a.txt").read_text() == "one\ntwo\n"
+
+
 def test_a_removed_file_comes_back_where_the_client_still_shows_it(tmp_path: Path, work: Path) -> None:
     """What the client had in common with the disk is not unsaved after the file was removed."""
     buffers = Buffers(work, {"a.txt": "one\ntwo\n"})

@@ -314,7 +314,11 @@ class WaypointRestorer:
         if not planned.plan:
             return planned
         made = await self.create(planned.waypoint.description, "user", mark=point.mark)
-        return await self.restore(made.id, "user", call, force=force)
+        try:
+            return await self.restore(made.id, "user", call, force=force)
+        except ToolError:
+            await self.delete(made.id, "user")
+            raise
 
     async def look_at(self, point: UndoPoint, *, force: bool = False) -> RestoreResult:
         """Plan to take the newest changes back, without doing it."""
@@ -339,9 +343,12 @@ class WaypointRestorer:
             try:
                 await self._run_in_thread(functools.partial(carry_out, self._changes, done.plan, call))
                 break
-            except FileChanged:
-                if attempt == TRIES:
-                    raise
+            except ToolError as error:
+                if attempt < TRIES and isinstance(error, FileChanged):
+                    continue
+                if ceiling is not None:
+                    await self.delete(ceiling.id, "user")
+                raise
         done.ceiling = ceiling
         self._log.stand(found.id, IDS.next(), saved=not done.plan.kept)
         return done
