@@ -13,7 +13,7 @@ help:
 	@echo "make demo   set everything up, fetch the model, watch an agent work on examples/"
 	@echo "make test   set everything up, run every check and test"
 	@echo "make test-all  the same on each of Python 3.11, 3.12 and 3.13 that is installed"
-	@echo "make test-system  what needs toolchains or Debian packages (gdb, cargo, go, cmake, java, tmux, strace, chromium, firefox), and more rounds of what takes long"
+	@echo "make test-system  what needs toolchains or Debian packages (gdb, cargo, go, cmake, java, tmux, strace, chromium, firefox-esr, webkit2gtk-driver with xvfb), and more rounds of what takes long"
 	@echo "make check  formatting, lint, types, layers"
 	@echo "make bench  measure the figures and print them with their bounds"
 	@echo "make kill   kill the daemon at every boundary of a session, some 1,900 times"

@@ -58,7 +58,8 @@ class Desk:
     @property
     def origin(self) -> str:
         """Where the page is."""
-        return f"http://127.0.0.1:{self.port}"
+        scheme = "https" if (self.home / "server.pem").exists() else "http"
+        return f"{scheme}://127.0.0.1:{self.port}"
 
     def start(self) -> None:
         """Serve at the same address as before."""

@@ -1,6 +1,7 @@
 """A server with a scripted model, in a process that can be killed: `python -m tests.page.serve_page HOME PORT SCRIPT PAUSE`.
 
-SCRIPT is a JSON file with the steps of each agent by its name; PAUSE are the seconds after each piece of text.
+SCRIPT is a JSON file with the steps of each agent by its name; PAUSE are the seconds after each piece of text. With
+`server.pem` and `server.key` in HOME it speaks TLS.
 """
 
 from __future__ import annotations
@@ -55,8 +56,10 @@ async def main(home: Path, port: int, script: Path, pause_s: float) -> None:
         state_dir=home / "state",
         environ={"HOME": str(home), "PATH": environment()["PATH"], "JAATO_SANDBOX": "full"},
     )
+    certificate = home / "server.pem", home / "server.key"
+    tls = certificate if certificate[0].exists() else None
     listeners = [bind_unix(home / "run/jaato.sock"), bind_tcp("127.0.0.1", port)]
-    async with run_server(ServerOptions(listeners, base=base, openai=home / "dates")):
+    async with run_server(ServerOptions(listeners, base=base, tls=tls, openai=home / "dates")):
         with anyio.open_signal_receiver(signal.SIGTERM) as signals:
             print("ready", flush=True)
             async for _ in signals:

@@ -98,6 +98,8 @@ def test_a_server_that_accepts_and_never_answers(tmp_path: Path) -> None:
         server.kill()
         with socket.create_server(("127.0.0.1", server.port)) as mute:
             held, _ = mute.accept()
+            seen.page.get_by_text("connecting", exact=True).wait_for()
+            assert seen.page.locator(".banner").inner_text().startswith("Offline.")
         server.start()
         seen.page.get_by_text("connected", exact=True).wait_for()
         held.close()
@@ -141,6 +143,22 @@ def test_a_storage_that_takes_nothing(tmp_path: Path, storage: str) -> None:
         page.evaluate("(hash) => { location.hash = hash; }", hash_)
         page.get_by_label("Message", exact=True).wait_for()
         assert page.get_by_label("Message", exact=True).input_value() == "a draft"
+
+
+def test_a_session_without_a_name_is_called_by_its_first_message(tmp_path: Path) -> None:
+    """In its head as in the list, also when its beginning is not among the entries that the page has."""
+    with desk(tmp_path, main=[{"text": "Hello."}]) as server:
+        (long,) = fill(server, 3_000)
+        with watched(server) as seen:
+            seen.open(server)
+            seen.begin(server)
+            head = seen.page.locator("main").get_by_role("heading", level=2)
+            assert head.inner_text().startswith("Untitled ")
+            seen.send("What is new?")
+            head.get_by_text("What is new?").wait_for()
+            seen.page.locator(".session-list .current .name", has_text="What is new?").wait_for()
+            seen.page.goto(f"{server.origin}/#s={long}")
+            head.get_by_text("question 3 question 3").wait_for()
 
 
 def test_the_list_stays_as_long_as_it_was_made(tmp_path: Path) -> None:

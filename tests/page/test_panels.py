@@ -228,6 +228,9 @@ def test_changed_words_are_marked(tmp_path: Path) -> None:
         assert words == ["height", "height", "depth", "depth"]
         words = page.locator(".question .diff .split .word").all_text_contents()
         assert sorted(words) == ["depth", "depth", "height", "height"]
+        sizes = "(diff) => [diff.scrollHeight, diff.querySelector('.split').offsetHeight]"
+        scrolled, shown = page.locator(".question .diff").evaluate(sizes)
+        assert scrolled == shown  # the form that is not shown takes no room
         answer(page, "Allow")
         page.locator(".question").get_by_text("long.txt").first.wait_for()
         marked = page.locator(".question .diff .unified .added .word").all_text_contents()

@@ -1,6 +1,6 @@
 // The page: sessions at the left, the session that is shown, its panels at the right.
 
-import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { Client, type Status } from "../client/index.ts";
 import { PairingForm } from "./pairing-form.tsx";
@@ -17,18 +17,27 @@ function routed(): string {
 
 const REFUSED = "The server does not accept this browser any more: its token was removed or has expired, or its cookies were deleted.";
 
-export function App({ problem }: { problem: string }) {
+/** What Safari needs, which keeps no `Secure` cookie of a plain address, not even one of the same machine. */
+const NO_COOKIE = "This browser did not keep the cookie of the pairing. Safari and other browsers with WebKit keep it only over https: serve with --tls-cert and --tls-key, or use another browser.";
+
+/** The page; `fresh` if it was paired just now. */
+export function App({ problem, fresh }: { problem: string; fresh: boolean }) {
   const [paired, setPaired] = useState(pairedKey() !== "" && !problem);
-  const [refused, setRefused] = useState(false);
-  const refuse = () => {
-    setRefused(true);
+  const [refused, setRefused] = useState(problem);
+  const isNew = useRef(fresh);
+  const refuse = (known: boolean) => {
+    setRefused(isNew.current && !known ? NO_COOKIE : REFUSED);
     setPaired(false);
   };
-  if (!paired) return <PairingForm problem={refused ? REFUSED : problem} done={() => setPaired(true)} />;
-  return <Connected refuse={refuse} />;
+  const done = () => {
+    isNew.current = true;
+    setPaired(true);
+  };
+  return paired ? <Connected refuse={refuse} /> : <PairingForm problem={refused} done={done} />;
 }
 
-function Connected({ refuse }: { refuse: () => void }) {
+/** Everything that needs a connection; `refuse` is called with whether the server has ever accepted this browser. */
+function Connected({ refuse }: { refuse: (known: boolean) => void }) {
   const [status, setStatus] = useState<Status>("connecting");
   const client = useMemo(() => {
     const scheme = location.protocol === "https:" ? "wss" : "ws";
@@ -45,7 +54,7 @@ function Connected({ refuse }: { refuse: () => void }) {
     };
   }, [client]);
   useEffect(() => {
-    if (status === "refused") refuse();
+    if (status === "refused") refuse(client.connection.welcome !== undefined);
   }, [status]);
   const [id, setId] = useState(routed());
   useEffect(() => {
@@ -92,12 +101,15 @@ function useSessionView(client: Client, id: string): { view: View | undefined; e
   return found.id === id ? { view: found.view, error: found.error } : { view: undefined, error: "" };
 }
 
+/** Shown from the loss of the connection until it is back, also during each attempt. */
 function Connection({ status }: { status: Status }) {
-  const text = status === "offline" || status === "connecting" ? "Offline. What you see is the last known state; the connection is being restored."
+  const lost = useRef(false);
+  if (status !== "connecting") lost.current = status === "offline";
+  const text = lost.current ? "Offline. What you see is the last known state; the connection is being restored."
     : status === "outdated" ? "The server has another version." : "";
   return (
-    <div role="status" aria-live="polite" class={text && status !== "connecting" ? "banner" : "sr-only"}>
-      {status === "connecting" ? "" : text}
+    <div role="status" aria-live="polite" class={text ? "banner" : "sr-only"}>
+      {text}
       {status === "outdated" ? <button type="button" class="button" onClick={() => location.reload()}>Reload the page</button> : null}
     </div>
   );

@@ -29,7 +29,7 @@ export function Diff({ text }: { text: string }) {
   const removed = lines.filter((line) => line.kind === "removed").length;
   return (
     <div class="diff" role="region" aria-label={`Changes: ${added} lines added, ${removed} removed`} tabIndex={0}>
-      <table class="unified"><colgroup><col class="number" /><col class="number" /><col class="sign" /><col /></colgroup><tbody>{lines.map((line, index) => <UnifiedRow key={index} line={line} marks={marks} />)}</tbody></table>
+      <div class="unified"><table><colgroup><col class="number" /><col class="number" /><col class="sign" /><col /></colgroup><tbody>{lines.map((line, index) => <UnifiedRow key={index} line={line} marks={marks} />)}</tbody></table></div>
       <table class="split" aria-hidden="true"><colgroup><col class="number" /><col /><col class="number" /><col /></colgroup><tbody>{rows.map(([left, right], index) => <SplitRow key={index} left={left} right={right} marks={marks} />)}</tbody></table>
       {count > most ? <button type="button" class="more" onClick={() => setMost(Infinity)}>{(count - most).toLocaleString("en")} more lines are not shown. Show all</button> : null}
     </div>

@@ -1,7 +1,7 @@
 // The conversation as one HTML file: what is shown, without scripts, which loads nothing.
 
 import type { View } from "./store.ts";
-import { oneLine, titleOf } from "./text.ts";
+import { oneLine } from "./text.ts";
 
 /** How often earlier entries are fetched for an export. */
 const MOST_PAGES = 50;
@@ -20,7 +20,7 @@ export async function exportSession(view: View): Promise<void> {
   const cut = view.more ? '<p class="notice warning">Earlier entries are not in this file: it has the newest of a long session.</p>' : "";
   for (const image of copy.querySelectorAll("img")) image.src = await dataUrl(image.src);
   const { state } = view.session;
-  const title = oneLine(titleOf(state, state.session_id), 100);
+  const title = oneLine(view.title, 100);
   const facts = escape(oneLine(`${state.model} · ${state.updated_at.slice(0, 16).replace("T", " ")} UTC`, 200));
   const policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
   const page = [

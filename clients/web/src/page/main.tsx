@@ -11,7 +11,7 @@ async function start(): Promise<void> {
   const link = takeLink();
   let problem = "";
   if (link) await pair(link).catch((error: Error) => (problem = error.message));
-  render(<App problem={problem} />, document.getElementById("app")!);
+  render(<App problem={problem} fresh={link !== "" && !problem} />, document.getElementById("app")!);
 }
 
 // A link that is opened in a tab with the page changes only the fragment.

@@ -10,7 +10,7 @@ import { type PanelName, Panels, PANELS } from "./panels.tsx";
 import { Questions } from "./questions.tsx";
 import { StatusLine } from "./status-line.tsx";
 import { useView, type View } from "./store.ts";
-import { oneLine, shortPath, titleOf, visible } from "./text.ts";
+import { oneLine, shortPath, visible } from "./text.ts";
 import { Transcript } from "./transcript.tsx";
 
 interface Props {
@@ -24,7 +24,7 @@ export function SessionPage({ view, status, show }: Props) {
   const { state, known } = view.session;
   const [panel, setPanel] = useState<PanelName | null>(null);
   const [agentId, setAgentId] = useState("");
-  const title = titleOf(state, state.session_id);
+  const { title } = view;
   const questions = Object.values(state.questions);
   useNotifications(title, questions);
   useEffect(() => {

@@ -5,6 +5,7 @@ import { useEffect, useReducer } from "preact/hooks";
 import { type Client, type Entry, type ProtocolEvent, type Session, isUnfinished } from "../client/index.ts";
 import type { ContextBlock } from "../client/index.ts";
 import { Tasks } from "./tasks.ts";
+import { oneLine, titleOf, wordsOf } from "./text.ts";
 import { budgetText, otherAnswer, retryText } from "./wording.ts";
 
 /** Something beside the conversation: what a command printed, a warning, a retry. */
@@ -22,6 +23,9 @@ export type Item = Entry | Notice;
 /** Items kept in the page; earlier ones are fetched again. */
 const MOST_ITEMS = 1_500;
 const PAGE = 100;
+/** Among how many first events of a session its first message is searched. */
+const FIRST_EVENTS = 50;
+const TITLE_CHARS = 100;
 /** How long a change waits for a frame. */
 const HIDDEN_MS = 250;
 
@@ -45,6 +49,7 @@ export class View {
   progress = "";
   readonly client: Client;
   #notices = 0;
+  #beginning = "";
   #listeners = new Set<() => void>();
   #stop: () => void;
 
@@ -76,6 +81,12 @@ export class View {
     return isUnfinished(this.session.state);
   }
 
+  /** What the session is called: as in the list, without a name or description by its first message. */
+  get title(): string {
+    const { name, description, session_id } = this.session.state;
+    return titleOf({ name, description: description || this.#beginning }, session_id);
+  }
+
   /** Add something beside the conversation. */
   notice(title: string, text = "", level: Notice["level"] = "info", agent_id = ""): void {
     this.#notices += 1;
@@ -96,7 +107,21 @@ export class View {
   #reset(): void {
     this.items = [...this.session.state.entries];
     this.more = (this.session.state.earlier ?? 0) > 0;
+    if (!this.more) this.#begin(this.items);
+    else if (!this.#beginning) void this.#fetchBeginning();
     this.tasks.reset();
+  }
+
+  /** Remember the first message. */
+  #begin(items: readonly (Item | ProtocolEvent)[]): void {
+    const first = items.find((item) => item.type === "message.user");
+    if (first) this.#beginning ||= oneLine(wordsOf(first.message), TITLE_CHARS);
+  }
+
+  async #fetchBeginning(): Promise<void> {
+    const page = await this.session.history(FIRST_EVENTS, FIRST_EVENTS, ["message.user"]).catch(() => null);
+    this.#begin(page?.events ?? []);
+    this.changed();
   }
 
   #take(event: ProtocolEvent | undefined): void {
@@ -119,6 +144,7 @@ export class View {
         const last = this.items.findLast((item) => item.type !== "notice");
         if (last && last.seq >= event.seq) return;
         this.items.push(event);
+        this.#begin([event]);
         this.progress = "";
         if (this.atEnd && this.items.length > MOST_ITEMS) {
           this.items.splice(0, this.items.length - MOST_ITEMS);

@@ -1,5 +1,7 @@
 // Texts from outside, made safe to look at, and times.
 
+import type { Message } from "../client/index.ts";
+
 /** Escape sequences of terminals. */
 // oxlint-disable-next-line no-control-regex
 const SEQUENCES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[PX^_][^\u001b]*(?:\u001b\\)?|[@-Z\\-_])/g;
@@ -30,6 +32,12 @@ export function oneLine(text: string, most = 120): string {
 
 /** JSON up to this length stays on one line. */
 const SHORT_CHARS = 80;
+
+/** What a message says at its beginning; empty if it begins with something else, such as an image. */
+export function wordsOf(message: Message): string {
+  const first = message.parts[0];
+  return first?.type === "text" ? first.text : "";
+}
 
 /** What a session is called: its name, its description, or the beginning of its id. */
 export function titleOf(session: { name?: string | null; description?: string | null }, id: string): string {

@@ -10,7 +10,7 @@ import { LongText } from "./code.tsx";
 import { Markdown, StreamedMarkdown } from "./markdown.tsx";
 import { MediaView } from "./media.tsx";
 import type { Item, Notice, View } from "./store.ts";
-import { browserName, clock, oneLine, prose } from "./text.ts";
+import { browserName, clock, oneLine, prose, wordsOf } from "./text.ts";
 import { Timeline } from "./timeline.tsx";
 import { compactionText, turnEnd, turnSummary } from "./wording.ts";
 
@@ -73,7 +73,7 @@ export function Transcript({ view, agentId, showAgent }: Props) {
 
 /** Keeps the end in view while the reader is there, whatever changes its size. Only scrolling up leaves the end. */
 function useStayAtEnd(view: View, scroller: RefObject<HTMLDivElement | null>, content: RefObject<HTMLDivElement | null>, setAtEnd: (value: boolean) => void): () => void {
-  const before = useRef({ top: 0, height: 0 });
+  const before = useRef({ top: 0, height: 0, shown: 0 });
   const follow = () => {
     if (view.atEnd && scroller.current) scroller.current.scrollTop = scroller.current.scrollHeight;
   };
@@ -87,10 +87,10 @@ function useStayAtEnd(view: View, scroller: RefObject<HTMLDivElement | null>, co
   }, [view]);
   return () => {
     const { scrollTop, scrollHeight, clientHeight } = scroller.current!;
-    const { top, height } = before.current;
+    const { top, height, shown } = before.current;
     if (scrollHeight - scrollTop - clientHeight < NEAR_END_PX) view.atEnd = true;
-    else if (scrollTop < top && scrollHeight >= height) view.atEnd = false;
-    before.current = { top: scrollTop, height: scrollHeight };
+    else if (scrollTop < top && scrollHeight >= height && clientHeight === shown) view.atEnd = false;
+    before.current = { top: scrollTop, height: scrollHeight, shown: clientHeight };
     setAtEnd(view.atEnd);
   };
 }
@@ -171,8 +171,7 @@ const SOURCES: Record<string, string> = { user: "You", parent: "Parent agent", s
 
 function UserMessage({ entry, view }: { entry: MessageUser; view: View }) {
   const { message } = entry;
-  const first = message.parts[0];
-  const words = first?.type === "text" ? first.text : "";
+  const words = wordsOf(message);
   const own = isOwn(message);
   return (
     <article class={`message user ${own ? "" : "other"}`}>
@@ -232,8 +231,7 @@ function Arriving({ streaming }: { streaming: Record<string, string> }) {
 }
 
 function Queued({ message, working }: { message: Message; working: boolean }) {
-  const first = message.parts[0];
-  const words = first?.type === "text" ? first.text : "";
+  const words = wordsOf(message);
   const own = isOwn(message);
   return (
     <article class={`message user queued ${own ? "" : "other"}`}>
