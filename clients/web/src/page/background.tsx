@@ -21,7 +21,6 @@ const STATES: Record<Task["status"], string> = {
 
 /** The panel. */
 export function Background({ view }: { view: View }) {
-  useView(view);
   const [error, setError] = useState("");
   const [all, setAll] = useState(false);
   useEffect(() => {

@@ -9,7 +9,7 @@ import { Background } from "./background.tsx";
 import { Boundary } from "./boundary.tsx";
 import { McpServers } from "./mcp.tsx";
 import { Permissions } from "./permissions.tsx";
-import { useView, type View } from "./store.ts";
+import type { View } from "./store.ts";
 import { oneLine } from "./text.ts";
 import { tokens } from "./wording.ts";
 import { Tools } from "./tools.tsx";
@@ -38,7 +38,6 @@ export const PANELS: readonly { name: PanelName; label: string; count?: (view: V
 ];
 
 export function Panels({ name, close, ...props }: PanelProps & { name: PanelName; close: () => void }) {
-  useView(props.view);
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => heading.current?.focus(), [name]);
   const panel = PANELS.find((one) => one.name === name)!;

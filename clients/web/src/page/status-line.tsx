@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import type { Status } from "../client/index.ts";
 import { canNotify } from "./notify.ts";
 import type { PanelName } from "./panels.tsx";
-import { useView, type View } from "./store.ts";
+import type { View } from "./store.ts";
 import { oneLine, visible } from "./text.ts";
 import { price, tokens } from "./wording.ts";
 
@@ -14,9 +14,8 @@ const STATUS: Record<Status, string> = {
 };
 
 export function StatusLine({ view, status, openPanel }: { view: View; status: Status; openPanel: (name: PanelName) => void }) {
-  useView(view);
   const { state, info } = view.session;
-  const [asking, setAsking] = useState(canNotify());
+  const [asking, setAsking] = useState(canNotify);
   const root = state.agents[state.root_agent_id];
   const used = root?.context_tokens ?? 0;
   const limit = root?.context_limit ?? 0;

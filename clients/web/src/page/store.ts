@@ -50,7 +50,8 @@ export class View {
   readonly client: Client;
   #notices = 0;
   #beginning = "";
-  #listeners = new Set<() => void>();
+  /** The listeners, and whether each is also called for text that arrives. */
+  #listeners = new Map<() => void, boolean>();
   #stop: () => void;
 
   constructor(client: Client, session: Session) {
@@ -61,9 +62,9 @@ export class View {
     this.#stop = session.listen((event) => this.#take(event));
   }
 
-  /** Be called after each change. */
-  listen(listener: () => void): () => void {
-    this.#listeners.add(listener);
+  /** Be called after each change; for text that arrives, which are most, only with `arriving`. */
+  listen(listener: () => void, arriving = false): () => void {
+    this.#listeners.set(listener, arriving);
     return () => this.#listeners.delete(listener);
   }
 
@@ -72,8 +73,9 @@ export class View {
     this.client.detach(this.session);
   }
 
-  changed(): void {
-    for (const listener of this.#listeners) listener();
+  /** Call the listeners; with `arriving`, those that are called for text that arrives. */
+  changed(arriving = false): void {
+    for (const [listener, always] of this.#listeners) if (always || !arriving) listener();
   }
 
   /** Whether an agent of the session works. */
@@ -127,7 +129,7 @@ export class View {
   #take(event: ProtocolEvent | undefined): void {
     if (event) this.#note(event);
     else if (this.session.error) this.notice("This session cannot be shown any more.", this.session.error.message, "error");
-    this.changed();
+    this.changed(event?.type === "agent.output");
   }
 
   #note(event: ProtocolEvent): void {
@@ -192,8 +194,8 @@ export class View {
   }
 }
 
-/** Redraw at most once a frame when the view changes. */
-export function useView(view: View | undefined): void {
+/** Redraw at most once a frame when the view changes; when text arrives, only with `arriving`. */
+export function useView(view: View | undefined, arriving = false): void {
   const [, redraw] = useReducer((count: number) => count + 1, 0);
   useEffect(() => {
     if (!view) return undefined;
@@ -203,13 +205,13 @@ export function useView(view: View | undefined): void {
         cancel = undefined;
         redraw(undefined);
       });
-    });
+    }, arriving);
     redraw(undefined);
     return () => {
       stop();
       cancel?.();
     };
-  }, [view]);
+  }, [view, arriving]);
 }
 
 /** Call at the next frame, or a moment later where there is none: in a hidden page, also if it was hidden meanwhile. */

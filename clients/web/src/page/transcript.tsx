@@ -3,13 +3,13 @@
 import { Component, type ComponentChildren, type RefObject } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import type { GcCompleted, Message, MessageModel, MessageUser, ToolCallEnd, TurnCompleted } from "../client/index.ts";
+import type { AgentView, GcCompleted, Message, MessageModel, MessageUser, ToolCallEnd, TurnCompleted } from "../client/index.ts";
 import { Boundary } from "./boundary.tsx";
 import { Call, type CallState } from "./call.tsx";
 import { LongText } from "./code.tsx";
 import { Markdown, StreamedMarkdown } from "./markdown.tsx";
 import { MediaView } from "./media.tsx";
-import type { Item, Notice, View } from "./store.ts";
+import { type Item, type Notice, useView, type View } from "./store.ts";
 import { browserName, clock, oneLine, prose, wordsOf } from "./text.ts";
 import { Timeline } from "./timeline.tsx";
 import { compactionText, turnEnd, turnSummary } from "./wording.ts";
@@ -57,12 +57,9 @@ export function Transcript({ view, agentId, showAgent }: Props) {
       <div ref={scroller} class="transcript" role="log" aria-label="Conversation" aria-live="off" tabIndex={0} onScroll={scrolled}>
         <div ref={content} class="transcript-content">
         {view.more ? <button type="button" class="button small earlier" disabled={fetching} onClick={() => void earlier()}>{fetching ? "Loading…" : "Show earlier"}</button> : null}
-        {!items.length && !agent?.streaming["model"] ? <p class="muted begin">{root ? "Send a message to begin." : "This agent has not said anything yet."}</p> : null}
+        {!items.length && !agent?.working ? <p class="muted begin">{root ? "Send a message to begin." : "This agent has not said anything yet."}</p> : null}
         {items.map((item) => <Row key={keyOf(item)} item={item} view={view} results={results} root={root} showAgent={showAgent} version={versionOf(item, view, results)} />)}
-        {agent ? <Arriving streaming={agent.streaming} /> : null}
-        {agent ? Object.values(agent.queued).map((message) => <Queued key={message.id} message={message} working={agent.status === "active"} />) : null}
-        {view.progress ? <p class="muted">{oneLine(view.progress)}</p> : null}
-        {agent?.status === "active" && !agent.streaming["model"] && !agent.streaming["thinking"] ? <p class="working"><span class="spinner" aria-hidden="true" />{agent.reason ? oneLine(agent.reason) : "Working…"}</p> : null}
+        {agent ? <Present view={view} agent={agent} /> : null}
         </div>
       </div>
       {atEnd ? null : <button type="button" class="button small jump" onClick={jump}>Jump to the end ↓</button>}
@@ -216,6 +213,20 @@ function callState(id: string, view: View, results: Results): CallState {
 
 function Thinking({ text }: { text: string }) {
   return <details class="thinking"><summary>Thinking <span class="muted">{oneLine(text, 80)}</span></summary><div class="prose" dir="auto"><LongText text={prose(text)} /></div></details>;
+}
+
+/** What follows the entries: the text that arrives, the messages that wait, and what the agent does. */
+function Present({ view, agent }: { view: View; agent: AgentView }) {
+  useView(view, true);
+  const { streaming, status, reason } = agent;
+  return (
+    <>
+      <Arriving streaming={streaming} />
+      {Object.values(agent.queued).map((message) => <Queued key={message.id} message={message} working={status === "active"} />)}
+      {view.progress ? <p class="muted">{oneLine(view.progress)}</p> : null}
+      {status === "active" && !streaming["model"] && !streaming["thinking"] ? <p class="working"><span class="spinner" aria-hidden="true" />{reason ? oneLine(reason) : "Working…"}</p> : null}
+    </>
+  );
 }
 
 function Arriving({ streaming }: { streaming: Record<string, string> }) {
