@@ -325,37 +325,6 @@ def test_a_tool_is_switched_off(tmp_path: Path) -> None:
         assert page.locator(".call.failed", has_text="run").count() == 1
 
 
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
-PASTE = """(data) => {
-    const bytes = Uint8Array.from(atob(data), (char) => char.charCodeAt(0));
-    const given = new DataTransfer();
-    given.items.add(new File([bytes], "dot.png", {type: "image/png"}));
-    given.items.add(new File(["<svg/>"], "no.svg", {type: "image/svg+xml"}));
-    const area = document.querySelector(".composer textarea");
-    area.dispatchEvent(new ClipboardEvent("paste", {clipboardData: given, bubbles: true, cancelable: true}));
-}"""
-
-
-def test_an_image_is_pasted_sent_and_shown(tmp_path: Path) -> None:
-    """Its bytes reach the session's store and come back over the connection; other files are refused with a reason."""
-    with desk(tmp_path, main=[{"text": "A dot."}]) as server, watched(server) as seen:
-        seen.open(server)
-        seen.begin(server)
-        page = seen.page
-        page.evaluate(PASTE, PIXEL)
-        page.get_by_text("no.svg is no PNG").wait_for()
-        page.locator(".attachments").get_by_text("dot.png").wait_for()
-        seen.send("What is this?")
-        seen.see("A dot.")
-        page.get_by_role("button", name="Show dot.png").click()
-        page.locator("img.media").wait_for()
-        assert (
-            page.locator("img.media").evaluate("(image) => image.decode().then(() => image.naturalWidth)")
-            == 1
-        )
-        assert page.locator("img.media").get_attribute("src").startswith("blob:")
-
-
 def test_the_export_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
     """The whole conversation, with what a reader unfolds, without a script; opened from disk it asks for nothing."""
     steps = [
@@ -426,16 +395,17 @@ def test_earlier_entries_are_fetched_and_the_list_stays_short(tmp_path: Path) ->
             page = seen.page
             page.goto(f"{server.origin}/#s={session_id}")
             page.locator(".turn-end").last.wait_for()
-            before = page.locator(".transcript-content > *").count()
+            before = page.locator(".rows > *").count()
             assert before < 260
             log = page.get_by_role("log")
             log.evaluate("(log) => { log.scrollTop = 0; }")
             first = page.locator(".message.user .said").first.text_content()
             page.get_by_role("button", name="Show earlier").click()
-            page.wait_for_function(
-                f"() => document.querySelectorAll('.transcript-content > *').length > {before}"
-            )
+            page.wait_for_function(f"() => document.querySelectorAll('.rows > *').length > {before}")
             assert page.locator(".message.user .said").first.text_content() != first
+            assert (
+                page.locator(".rows").count() < 7
+            )  # the browser's work for a frame grows with what it may skip
             page.wait_for_timeout(300)
             shown = page.locator(".message.user .said", has_text=first.strip()).first.bounding_box()
             assert -100 < shown["y"] < 800, "what was read is still there"

@@ -1,0 +1,84 @@
+// What is sent beside the words that are typed: images by drop and paste, and long texts that were pasted.
+
+import type { TargetedEvent } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+
+import type { File as SentFile } from "../client/index.ts";
+import { oneLine } from "./text.ts";
+
+const MAX_FILE_BYTES = 8 << 20;
+/** A longer text that is pasted stays out of the field, which lays out all of its text for each key. */
+export const PASTED_CHARS = 20_000;
+const IMAGES = /^image\/(png|jpeg|gif|webp)$/;
+
+export interface Attached {
+  files: readonly SentFile[];
+  pasted: readonly string[];
+}
+
+export const NOTHING: Attached = { files: [], pasted: [] };
+
+/** What is attached, and how it becomes so. `report` gets the error of a file that cannot be sent. */
+export function useAttachments(report: (error: string) => void) {
+  const [attached, setAttached] = useState(NOTHING);
+  const attach = (more: Partial<Attached>) => setAttached((now) => ({ files: [...now.files, ...(more.files ?? [])], pasted: [...now.pasted, ...(more.pasted ?? [])] }));
+  const take = async (given: FileList | null) => {
+    for (const file of [...(given ?? [])]) {
+      if (!IMAGES.test(file.type)) report(`${oneLine(file.name, 60)} is no PNG, JPEG, GIF or WebP image.`);
+      else if (file.size > MAX_FILE_BYTES) report(`${oneLine(file.name, 60)} is larger than 8 MB.`);
+      else attach({ files: [{ name: file.name || "image", mime_type: file.type, data: await base64(file) }] });
+    }
+  };
+  const paste = (event: TargetedEvent<HTMLTextAreaElement, ClipboardEvent>) => {
+    const words = event.clipboardData?.getData("text/plain") ?? "";
+    if (words.length > PASTED_CHARS) attach({ pasted: [words] });
+    else if (event.clipboardData?.files.length) void take(event.clipboardData.files);
+    else return;
+    event.preventDefault();
+  };
+  return { attached, setAttached, attach, take, paste };
+}
+
+/** Whether files are dragged over the page; where they are dropped does not matter. Otherwise a browser leaves the page for
+ * a file that is dropped beside the field. */
+export function useDrop(take: (files: FileList) => void): boolean {
+  const [over, setOver] = useState(false);
+  const latest = useRef(take);
+  latest.current = take;
+  useEffect(() => {
+    const drag = (event: DragEvent) => {
+      const files = event.dataTransfer?.types.includes("Files") ? event.dataTransfer.files : null;
+      if (files) event.preventDefault();
+      setOver(files !== null && event.type === "dragover");
+      if (files && event.type === "drop") latest.current(files);
+    };
+    const kinds = ["dragover", "dragleave", "drop"] as const;
+    for (const kind of kinds) addEventListener(kind, drag);
+    return () => {
+      for (const kind of kinds) removeEventListener(kind, drag);
+    };
+  }, []);
+  return over;
+}
+
+/** The list of it, each with a button that removes it. */
+export function Attachments({ attached: { files, pasted }, change }: { attached: Attached; change: (attached: Attached) => void }) {
+  if (!files.length && !pasted.length) return null;
+  return (
+    <ul class="attachments">
+      {pasted.map((words, index) => <li key={`t${index}`} title={oneLine(words, 400)}>Pasted text, {words.length.toLocaleString("en")} characters <Remove what={`pasted text ${index + 1}`} remove={() => change({ files, pasted: pasted.filter((_, at) => at !== index) })} /></li>)}
+      {files.map((file, index) => <li key={index}>{oneLine(file.name, 40)} <Remove what={oneLine(file.name, 40)} remove={() => change({ pasted, files: files.filter((_, at) => at !== index) })} /></li>)}
+    </ul>
+  );
+}
+
+function Remove({ what, remove }: { what: string; remove: () => void }) {
+  return <button type="button" class="quiet" aria-label={`Remove ${what}`} onClick={remove}>×</button>;
+}
+
+async function base64(file: Blob): Promise<string> {
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  let text = "";
+  for (let at = 0; at < bytes.length; at += 0x8000) text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
+  return btoa(text);
+}
