@@ -26,6 +26,11 @@ PANELS = (
 )
 NARROW: dict[str, Any] = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
 ZOOMED: dict[str, Any] = {"viewport": {"width": 640, "height": 400}, "device_scale_factor": 2}
+CHANGE_IN_VIEW = """() => {
+    const {left, top, height} = document.querySelector(".question .diff .removed .text").getBoundingClientRect();
+    return document.elementFromPoint(left + 20, top + Math.min(height, 18) - 2)?.closest(".removed") !== null;
+}"""
+"""Whether the first line that a call would change is seen without scrolling."""
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +81,7 @@ def test_nothing_is_wider_than_the_page(tmp_path: Path, options: dict[str, Any])
             assert box["x"] >= 0
             assert box["x"] + box["width"] <= options["viewport"]["width"]
             assert 0 <= box["y"] <= options["viewport"]["height"] - box["height"]
+        assert seen.page.evaluate(CHANGE_IN_VIEW)
         assert seen.page.get_by_role("button", name="Jump to the end").count() == 0
         finish(seen)
         for panel in PANELS:
@@ -87,6 +93,17 @@ def test_nothing_is_wider_than_the_page(tmp_path: Path, options: dict[str, Any])
         if options is NARROW:
             seen.page.get_by_role("button", name="Back to the sessions").click()
         assert seen.page.evaluate(wide)
+
+
+def test_usage_adds_up(tmp_path: Path) -> None:
+    """The chart has what subagents have used in a turn, as the session's sum and the line of the turn have."""
+    with desk(tmp_path, **SCRIPTS) as server, watched(server) as seen:
+        begin(seen, server)
+        finish(seen)
+        open_panel(seen, "Usage")
+        panel = seen.page.locator(".panel")
+        money = panel.locator(".facts div", has_text="Price").locator("dd").inner_text()
+        assert panel.get_by_text("price so far").inner_text() == f"price so far, {money}"
 
 
 def test_reading_further_up_is_not_disturbed(tmp_path: Path) -> None:

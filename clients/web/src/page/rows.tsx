@@ -189,16 +189,9 @@ function TurnEnd({ entry, view }: { entry: TurnCompleted; view: View }) {
   return (
     <div class={`turn-end ${entry.reason}`}>
       {why ? <p class={entry.reason === "error" || entry.reason === "limit" ? "error-text" : "warning-text"}>{prose(why)}</p> : null}
-      <Timeline view={view} turn={entry} label={turnSummary(entry, innerTurns(view, entry))} />
+      <Timeline view={view} turn={entry} label={turnSummary(entry, view.innerTurns(entry))} />
     </div>
   );
-}
-
-/** The turns of subagents that ended within a turn of the root agent. */
-function innerTurns(view: View, turn: TurnCompleted): TurnCompleted[] {
-  if (turn.agent_id !== view.session.state.root_agent_id) return [];
-  const ends = view.items.filter((item): item is TurnCompleted => item.type === "turn.completed" && item.seq < turn.seq);
-  return ends.slice(ends.findLastIndex((end) => end.agent_id === turn.agent_id) + 1);
 }
 
 function Compaction({ entry }: { entry: GcCompleted }) {

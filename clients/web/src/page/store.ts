@@ -3,7 +3,7 @@
 import { useEffect, useReducer } from "preact/hooks";
 
 import { type Client, type Entry, type ProtocolEvent, type Session, isUnfinished } from "../client/index.ts";
-import type { ContextBlock } from "../client/index.ts";
+import type { ContextBlock, TurnCompleted } from "../client/index.ts";
 import { Tasks } from "./tasks.ts";
 import { oneLine, titleOf, wordsOf } from "./text.ts";
 import { budgetText, otherAnswer, retryText } from "./wording.ts";
@@ -94,6 +94,13 @@ export class View {
     this.#notices += 1;
     this.items.push({ type: "notice", id: this.#notices, agent_id, level, title, text });
     this.changed();
+  }
+
+  /** The turns of subagents that ended within a turn of the root agent. */
+  innerTurns(turn: TurnCompleted): TurnCompleted[] {
+    if (turn.agent_id !== this.session.state.root_agent_id) return [];
+    const ends = this.items.filter((item): item is TurnCompleted => item.type === "turn.completed" && item.seq < turn.seq);
+    return ends.slice(ends.findLastIndex((end) => end.agent_id === turn.agent_id) + 1);
   }
 
   /** Fetch what comes before the first entry. */

@@ -3,7 +3,7 @@
 import type { TurnCompleted } from "../client/index.ts";
 import type { View } from "./store.ts";
 import { counted, oneLine } from "./text.ts";
-import { duration, price, tokens } from "./wording.ts";
+import { duration, price, sumOf, tokens } from "./wording.ts";
 
 const SHOWN_TURNS = 40;
 const HEIGHT = 90;
@@ -26,7 +26,7 @@ export function Usage({ view, agentId }: { view: View; agentId: string }) {
       <h4>Context</h4>
       <ContextBar view={view} agentId={agentId} />
       <h4>Tokens by turn</h4>
-      {turns.length ? <Chart turns={turns} /> : <p class="muted">No turn has ended yet.</p>}
+      {turns.length ? <Chart turns={turns} view={view} /> : <p class="muted">No turn has ended yet.</p>}
       <h4>Session</h4>
       <dl class="facts">{facts.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>
       {state.unpriced ? <p class="muted">Some model calls have no known price; the others cost {price(state.cost_usd)}.</p> : null}
@@ -58,14 +58,15 @@ function ContextBar({ view, agentId }: { view: View; agentId: string }) {
   );
 }
 
-/** Bars of input (cached and not) and output for each turn, and the price so far as a line. */
-function Chart({ turns }: { turns: readonly TurnCompleted[] }) {
+/** Bars of input (cached and not) and output for each turn with those of its subagents, and the price so far as a line. */
+function Chart({ turns, view }: { turns: readonly TurnCompleted[]; view: View }) {
   const rows = turns.map((turn) => {
-    const cached = turn.usage.cached_input_tokens ?? 0;
-    return { turn, cached, fresh: (turn.usage.input_tokens ?? 0) - cached, output: turn.usage.output_tokens ?? 0 };
+    const { usage, cost } = sumOf([turn, ...view.innerTurns(turn)]);
+    const cached = usage.cached_input_tokens;
+    return { turn, cached, fresh: usage.input_tokens - cached, output: usage.output_tokens, cost };
   });
   const most = Math.max(1, ...rows.map((row) => row.cached + row.fresh + row.output));
-  const spent = rows.reduce<number[]>((sums, row) => [...sums, (sums.at(-1) ?? 0) + (row.turn.cost_usd ?? 0)], []);
+  const spent = rows.reduce<number[]>((sums, row) => [...sums, (sums.at(-1) ?? 0) + (row.cost ?? 0)], []);
   const money = spent.at(-1) ?? 0;
   const width = 280 / Math.max(8, rows.length);
   const h = (count: number) => (count / most) * HEIGHT;
@@ -73,9 +74,9 @@ function Chart({ turns }: { turns: readonly TurnCompleted[] }) {
     <>
       <p class="muted small">{counted(rows.length, "turn")}, at most {tokens(most)} tokens</p>
       <svg class="chart" viewBox={`0 0 280 ${HEIGHT + 4}`} role="img" aria-label="Tokens by turn">
-        {rows.map(({ turn, cached, fresh, output }, index) => (
+        {rows.map(({ turn, cached, fresh, output, cost }, index) => (
           <g key={turn.seq}>
-            <title>{`${tokens(cached)} cached, ${tokens(fresh)} new, ${tokens(output)} out, ${duration(turn.duration_s)}${turn.cost_usd == null ? "" : `, ${price(turn.cost_usd)}`}`}</title>
+            <title>{`${tokens(cached)} cached, ${tokens(fresh)} new, ${tokens(output)} out, ${duration(turn.duration_s)}${cost === null ? "" : `, ${price(cost)}`}`}</title>
             <rect class="cached" x={index * width + 1} width={width - 2} y={HEIGHT - h(cached)} height={h(cached)} />
             <rect class="fresh" x={index * width + 1} width={width - 2} y={HEIGHT - h(cached + fresh)} height={h(fresh)} />
             <rect class="output-bar" x={index * width + 1} width={width - 2} y={HEIGHT - h(cached + fresh + output)} height={h(output)} />

@@ -65,12 +65,19 @@ const END_WORDS: Readonly<Record<string, string>> = {
 /** Tokens, price, time and calls of a turn, and of the turns of subagents in it. */
 export function turnSummary(turn: TurnCompleted, inner: readonly TurnCompleted[] = []): string {
   const turns = [turn, ...inner];
-  const sum = (name: "input_tokens" | "cached_input_tokens" | "output_tokens") => turns.reduce((total, one) => total + (one.usage[name] ?? 0), 0);
-  const usage = { input_tokens: sum("input_tokens"), cached_input_tokens: sum("cached_input_tokens"), output_tokens: sum("output_tokens") };
-  const cost = turns.some((one) => one.cost_usd == null) ? null : turns.reduce((total, one) => total + one.cost_usd!, 0);
+  const { usage, cost } = sumOf(turns);
   const calls = turns.reduce((total, one) => total + one.tool_calls, 0);
   return `${usageText(usage)}, ${price(cost)}, ${turn.duration_s.toFixed(1)} s, ${calls} call${calls === 1 ? "" : "s"}`;
 }
+
+/** What some turns have used together; the price is null where that of one is unknown. */
+export function sumOf(turns: readonly TurnCompleted[]): { usage: Required<Pick<Usage, Counted>>; cost: number | null } {
+  const sum = (name: Counted) => turns.reduce((total, one) => total + (one.usage[name] ?? 0), 0);
+  const usage = { input_tokens: sum("input_tokens"), cached_input_tokens: sum("cached_input_tokens"), output_tokens: sum("output_tokens") };
+  return { usage, cost: turns.some((one) => one.cost_usd == null) ? null : turns.reduce((total, one) => total + one.cost_usd!, 0) };
+}
+
+type Counted = "input_tokens" | "cached_input_tokens" | "output_tokens";
 
 export function usageText(usage: Usage): string {
   const cached = usage.cached_input_tokens ? ` (${count(usage.cached_input_tokens)} cached)` : "";
