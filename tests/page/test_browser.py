@@ -57,6 +57,13 @@ def test_a_browser_that_is_not_paired(tmp_path: Path) -> None:
         assert "pair" not in page.url
         page.reload()
         page.get_by_text("No session is open.").wait_for()
+        page.goto("about:blank")
+        page.goto(link)
+        page.get_by_text("This browser is paired already.").wait_for()
+        seen.complaints.clear()  # the console has the refusal
+        page.get_by_role("button", name="Close").click()
+        page.get_by_text("No session is open.").wait_for()
+        assert page.get_by_text("This browser is paired already.").count() == 0
         other = page.context.browser.new_context().new_page()
         other.goto(link)
         other.get_by_text("This link was used already").wait_for()

@@ -107,6 +107,41 @@ def test_a_server_that_accepts_and_never_answers(tmp_path: Path) -> None:
         seen.see("Back.")
 
 
+def test_a_phone_is_told_in_its_list(tmp_path: Path) -> None:
+    """Where the list of sessions is all that is seen, it says that the connection is lost."""
+    with desk(tmp_path, main=[]) as server, watched(server, viewport={"width": 360, "height": 700}) as seen:
+        seen.open(server)
+        seen.page.get_by_role("button", name="New", exact=True).wait_for()
+        seen.offline_is_expected = True
+        server.kill()
+        seen.page.get_by_text("Offline. What you see").wait_for()
+        server.start()
+        seen.page.get_by_text("Offline. What you see").wait_for(state="detached")
+
+
+def test_each_tab_keeps_its_draft(tmp_path: Path) -> None:
+    """Two tabs write to one session: neither gets the other's text, and a new one begins with the last."""
+    with desk(tmp_path, main=[{"text": "Received."}]) as server, watched(server) as seen:
+        seen.open(server)
+        seen.begin(server)
+        page = seen.page
+        other = page.context.new_page()
+        fields = [tab.get_by_label("Message", exact=True) for tab in (page, other)]
+        other.goto(page.url)
+        for field, text in zip(fields, ("mine", "yours"), strict=True):
+            field.fill(text)
+        for tab, field, text in zip((page, other), fields, ("mine", "yours"), strict=True):
+            tab.reload()
+            field.wait_for()
+            assert field.input_value() == text
+        fields[0].press("Enter")
+        seen.see("Received.")
+        assert fields[1].input_value() == "yours"
+        page.reload()
+        fields[0].wait_for()
+        assert fields[0].input_value() == ""
+
+
 def test_a_removed_token_disconnects_with_a_reason(tmp_path: Path) -> None:
     """The page says why it asks to be paired again; what was being written is there afterwards."""
     with desk(tmp_path, main=[]) as server, watched(server) as seen:

@@ -20,24 +20,24 @@ const REFUSED = "The server does not accept this browser any more: its token was
 /** What Safari needs, which keeps no `Secure` cookie of a plain address, not even one of the same machine. */
 const NO_COOKIE = "This browser did not keep the cookie of the pairing. Safari and other browsers with WebKit keep it only over https: serve with --tls-cert and --tls-key, or use another browser.";
 
-/** The page; `fresh` if it was paired just now. */
+/** The page; `problem` is that of the link in the address, `fresh` means that it was paired just now. */
 export function App({ problem, fresh }: { problem: string; fresh: boolean }) {
-  const [paired, setPaired] = useState(pairedKey() !== "" && !problem);
+  const [paired, setPaired] = useState(pairedKey() !== "");
   const [refused, setRefused] = useState(problem);
   const isNew = useRef(fresh);
   const refuse = (known: boolean) => {
-    setRefused(isNew.current && !known ? NO_COOKIE : REFUSED);
+    setRefused(isNew.current && !known ? NO_COOKIE : problem || REFUSED);
     setPaired(false);
   };
   const done = () => {
     isNew.current = true;
     setPaired(true);
   };
-  return paired ? <Connected refuse={refuse} /> : <PairingForm problem={refused} done={done} />;
+  return paired ? <Connected refuse={refuse} problem={problem} /> : <PairingForm problem={refused} done={done} />;
 }
 
 /** Everything that needs a connection; `refuse` is called with whether the server has ever accepted this browser. */
-function Connected({ refuse }: { refuse: (known: boolean) => void }) {
+function Connected({ refuse, problem }: { refuse: (known: boolean) => void; problem: string }) {
   const [status, setStatus] = useState<Status>("connecting");
   const client = useMemo(() => {
     const scheme = location.protocol === "https:" ? "wss" : "ws";
@@ -69,9 +69,12 @@ function Connected({ refuse }: { refuse: (known: boolean) => void }) {
   return (
     <div class={`app ${id ? "has-session" : ""}`}>
       <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>Skip to the conversation</a>
+      <div class="banners">
+        <Connection status={status} />
+        {problem ? <UnusedLink problem={problem} /> : null}
+      </div>
       <Sessions client={client} status={status} current={id} view={view} show={show} />
       <main id="main" tabIndex={-1}>
-        <Connection status={status} />
         {view ? <SessionPage key={id} view={view} status={status} show={show} /> : <Empty id={id} error={error} back={() => show("")} />}
       </main>
     </div>
@@ -111,6 +114,18 @@ function Connection({ status }: { status: Status }) {
     <div role="status" aria-live="polite" class={text ? "banner" : "sr-only"}>
       {text}
       {status === "outdated" ? <button type="button" class="button" onClick={() => location.reload()}>Reload the page</button> : null}
+    </div>
+  );
+}
+
+/** Why a link was not accepted, in a browser that needs none. */
+function UnusedLink({ problem }: { problem: string }) {
+  const [open, setOpen] = useState(true);
+  if (!open) return null;
+  return (
+    <div role="alert" class="banner">
+      <span class="grow">{problem} This browser is paired already.</span>
+      <button type="button" class="button small" onClick={() => setOpen(false)}>Close</button>
     </div>
   );
 }

@@ -7,7 +7,7 @@ import type { Status } from "../client/index.ts";
 import { Attachments, NOTHING, PASTED_CHARS, useAttachments, useDrop } from "./attachments.tsx";
 import { runSlash } from "./commands.ts";
 import { Completions, useCompletions } from "./completions.tsx";
-import { isOwner, kept, type View } from "./store.ts";
+import { drafts, isOwner, type View } from "./store.ts";
 
 /** Below this width there is no room for hints. */
 const NARROW_PX = 480;
@@ -65,12 +65,12 @@ export function Composer({ view, status, show }: Props) {
 /** The message that is being written; what could not be sent comes back. */
 function useMessage(view: View, status: Status, show: (id: string) => void) {
   const draft = `draft.${view.session.id}`;
-  const [text, setText] = useState(() => kept.get(draft));
+  const [text, setText] = useState(() => drafts.get(draft));
   const [error, setError] = useState("");
   const attachments = useAttachments(setError);
   const change = (value: string) => {
     setText(value);
-    kept.set(draft, value);
+    drafts.set(draft, value);
   };
   const send = async () => {
     const { attached, setAttached, attach } = attachments;
@@ -86,7 +86,7 @@ function useMessage(view: View, status: Status, show: (id: string) => void) {
       setError((failure as Error).message);
       attach(attached);
       setText((now) => now || text);
-      if (!kept.get(draft)) kept.set(draft, text);
+      if (!drafts.get(draft)) drafts.set(draft, text);
     }
   };
   return { text, change, error, setError, send, attachments };

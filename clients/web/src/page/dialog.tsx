@@ -10,8 +10,8 @@ interface Wanted {
   text?: string;
   code?: string;
   yes: string;
-  /** The button that changes nothing, if it is not to be called Cancel. */
-  no?: string;
+  /** The button that changes nothing, if it is not to be called Cancel; null for none. */
+  no?: string | null;
   /** More to look at before the answer. */
   body?: ComponentChildren;
   /** With an initial text, the dialog asks for one line. */
@@ -39,7 +39,7 @@ function Dialog({ wanted, close }: { wanted: Wanted; close: (answer: string | nu
         {wanted.body ? <div class="dialog-body" tabIndex={0} role="region" aria-label="What would change">{wanted.body}</div> : null}
         {wanted.initial === undefined ? null : <input ref={input} class="field" aria-label={wanted.title} defaultValue={wanted.initial} />}
         <div class="row end">
-          <button type="button" class="button" onClick={() => close(null)}>{wanted.no ?? "Cancel"}</button>
+          {wanted.no === null ? null : <button type="button" class="button" onClick={() => close(null)}>{wanted.no ?? "Cancel"}</button>}
           <button type="submit" class={`button ${wanted.danger ? "danger" : "primary"}`}>{wanted.yes}</button>
         </div>
       </form>

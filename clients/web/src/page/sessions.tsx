@@ -81,7 +81,7 @@ function Row({ entry, current, client, owner, show, refresh }: { entry: SessionE
 }
 
 function alertError(error: Error): void {
-  void confirmDialog({ title: "That failed", text: error.message, yes: "OK" });
+  void confirmDialog({ title: "That failed", text: error.message, yes: "OK", no: null });
 }
 
 /** The sessions that match, refreshed when the connection comes back and while the page is looked at. */

@@ -258,3 +258,22 @@ export const kept = {
     }
   },
 };
+
+/** What is being written: each tab keeps its own while it is open, reloaded too; the last one is there in a new tab. */
+export const drafts = {
+  get: (key: string): string => {
+    try {
+      return sessionStorage.getItem(`jaato.${key}`) ?? kept.get(key);
+    } catch {
+      return kept.get(key);
+    }
+  },
+  set: (key: string, value: string): void => {
+    kept.set(key, value);
+    try {
+      sessionStorage.setItem(`jaato.${key}`, value);
+    } catch {
+      // kept as long as the page
+    }
+  },
+};
