@@ -234,6 +234,10 @@ def test_roles_see_only_what_they_may_do(tmp_path: Path) -> None:
             assert other.get_by_role("button", name="Allow", exact=True).is_disabled()
             assert other.get_by_role("button", name="New", exact=True).count() == 0
             other.get_by_text("You watch this session.").wait_for()
+            for panel in ("Waypoints", "Tools"):
+                other.locator(".panel-tabs").get_by_role("button", name=panel).click()
+                other.get_by_role("heading", name=panel).wait_for()
+                assert other.locator(".panel-body").locator("button:enabled, input:enabled:not([type=search])").count() == 0
 
 
 def watched_viewer(seen: Watched, server: Any) -> Any:

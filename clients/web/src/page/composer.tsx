@@ -30,7 +30,7 @@ export function Composer({ view, status, show }: Props) {
   useEffect(() => {
     if (matchMedia("(pointer: fine)").matches) field.current?.focus();
   }, []);
-  if (!owner) return <p class="muted pad">{view.client.connection.welcome?.role === "viewer" ? "You watch this session." : "You may answer questions here, not send messages."}</p>;
+  if (!owner) return <p class="composer muted">{view.client.connection.welcome?.role === "viewer" ? "You watch this session." : "You may answer questions here, not send messages."}</p>;
   const stop = () => void view.session.stop().catch((failure: Error) => setError(failure.message));
   const press = (event: TargetedEvent<HTMLTextAreaElement, KeyboardEvent>) => {
     if (event.isComposing || event.keyCode === 229 || completing.press(event)) return;

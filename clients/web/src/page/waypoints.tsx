@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import type { Waypoint } from "../client/index.ts";
 import { confirmDialog, promptDialog } from "./dialog.tsx";
 import { Diff } from "./diff.tsx";
-import type { View } from "./store.ts";
+import { isOwner, type View } from "./store.ts";
 import { clock, counted, oneLine } from "./text.ts";
 
 const ROW_PX = 52;
@@ -26,6 +26,7 @@ export function Waypoints({ view }: { view: View }) {
   const { state } = view.session;
   const [error, setError] = useState("");
   const [busy, setBusy] = useState(false);
+  const owner = isOwner(view.client);
   const placed = place(Object.values(state.waypoints));
   const current = state.waypoint || START;
   const run = async (given: string): Promise<string> => {
@@ -57,7 +58,7 @@ export function Waypoints({ view }: { view: View }) {
   const width = STEP_PX * (Math.max(0, ...placed.map((one) => one.column)) + 1);
   return (
     <>
-      <button type="button" class="button small" disabled={busy} onClick={() => void create()}>Create a waypoint</button>
+      {owner ? <button type="button" class="button small" disabled={busy} onClick={() => void create()}>Create a waypoint</button> : null}
       <p role="alert" class="error-text">{error}</p>
       <div class="waypoints">
         <svg width={width} height={(placed.length + 1) * ROW_PX} aria-hidden="true">
@@ -66,9 +67,9 @@ export function Waypoints({ view }: { view: View }) {
           {placed.map((one) => <circle key={one.waypoint.id} class={one.waypoint.id === current ? "node current" : "node"} cx={x(one.column)} cy={y(one.row)} r={5} />)}
         </svg>
         <ol>
-          <Line id={START} text="Start of the session" facts="before the first change" current={current === START} restore={restore} busy={busy} />
+          <Line id={START} text="Start of the session" facts="before the first change" current={current === START} restore={owner ? restore : null} busy={busy} />
           {placed.map(({ waypoint }) => (
-            <Line key={waypoint.id} id={waypoint.id} text={waypoint.description} current={waypoint.id === current} restore={restore} busy={busy}
+            <Line key={waypoint.id} id={waypoint.id} text={waypoint.description} current={waypoint.id === current} restore={owner ? restore : null} busy={busy}
               facts={`${waypoint.owner === "user" ? "yours" : "the agent's"} · ${clock(waypoint.created_at ?? "")}${waypoint.ceiling ? " · before a restore" : ""}`} />
           ))}
         </ol>
@@ -123,12 +124,12 @@ function Preview({ preview }: { preview: RestorePreview }) {
   );
 }
 
-function Line({ id, text, facts, current, restore, busy }: { id: string; text: string; facts: string; current: boolean; restore: (id: string) => Promise<void>; busy: boolean }) {
+function Line({ id, text, facts, current, restore, busy }: { id: string; text: string; facts: string; current: boolean; restore: ((id: string) => Promise<void>) | null; busy: boolean }) {
   return (
     <li class={current ? "current" : ""}>
       <span class="name" title={oneLine(text, 400)}><code>{oneLine(id, 20)}</code> {oneLine(text, 80)}</span>
       <small class="muted">{[facts, current ? "here" : ""].filter(Boolean).join(" · ")}</small>
-      <button type="button" class="quiet" disabled={busy} aria-label={`Go back to ${oneLine(id, 20)}`} onClick={() => void restore(id)}>Restore…</button>
+      {restore === null ? null : <button type="button" class="quiet" disabled={busy} aria-label={`Go back to ${oneLine(id, 20)}`} onClick={() => void restore(id)}>Restore…</button>}
     </li>
   );
 }
