@@ -35,6 +35,9 @@ def run(command: str, *need: str) -> dict[str, Any]:
     }
 
 
+FOCUSED = "(document.activeElement.ariaLabel || document.activeElement.innerText)"
+
+
 def allow(seen: Watched, name: str = "Allow") -> None:
     """Press a button of the question that is shown."""
     seen.page.get_by_role("button", name=name, exact=True).click()
@@ -237,7 +240,12 @@ def test_roles_see_only_what_they_may_do(tmp_path: Path) -> None:
             for panel in ("Waypoints", "Tools"):
                 other.locator(".panel-tabs").get_by_role("button", name=panel).click()
                 other.get_by_role("heading", name=panel).wait_for()
-                assert other.locator(".panel-body").locator("button:enabled, input:enabled:not([type=search])").count() == 0
+                assert (
+                    other.locator(".panel-body")
+                    .locator("button:enabled, input:enabled:not([type=search])")
+                    .count()
+                    == 0
+                )
 
 
 def watched_viewer(seen: Watched, server: Any) -> Any:
@@ -312,6 +320,34 @@ def test_by_keyboard_alone(tmp_path: Path) -> None:
         page.get_by_role("heading", name="Usage").wait_for()
         page.keyboard.press("Escape")
         page.get_by_role("heading", name="Usage").wait_for(state="detached")
+        assert page.evaluate(FOCUSED) == "Usage"  # the focus is where it was
+
+
+def test_the_focus_follows_what_was_asked_for(tmp_path: Path) -> None:
+    """Into a form that is opened and out of it again; a question takes it for the edit alone, and gives it back."""
+    with (
+        desk(tmp_path, main=[run("printf x > f.txt", "write"), {"text": "It ran."}]) as server,
+        watched(server) as seen,
+    ):
+        seen.open(server)
+        page = seen.page
+        page.get_by_role("button", name="New", exact=True).press("Enter")
+        page.wait_for_function("document.activeElement.name === 'workspace'")
+        page.keyboard.press("Escape")
+        page.wait_for_function("document.activeElement.innerText === 'New'")
+        seen.begin(server)
+        seen.send("Do it.")
+        page.locator(".question .primary:enabled").wait_for()
+        assert page.evaluate(FOCUSED) == "Message"
+        page.keyboard.press("Alt+e")
+        page.wait_for_function(f"{FOCUSED} === 'Arguments as JSON'")
+        page.keyboard.press("Alt+e")
+        page.wait_for_function(f"{FOCUSED} === 'Edit'")
+        page.keyboard.press("Alt+e")
+        page.wait_for_function(f"{FOCUSED} === 'Arguments as JSON'")
+        page.keyboard.press("Alt+y")
+        seen.see("It ran.")
+        assert page.evaluate(FOCUSED) == "Message"
 
 
 def test_a_tool_is_switched_off(tmp_path: Path) -> None:

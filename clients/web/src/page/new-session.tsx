@@ -1,6 +1,6 @@
 // The form for a new session.
 
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 import type { Client, SessionCreate, SessionEntry } from "../client/index.ts";
 import { kept } from "./store.ts";
@@ -23,6 +23,10 @@ interface Props {
 export function NewSession({ client, known, close, done }: Props) {
   const [error, setError] = useState("");
   const [busy, setBusy] = useState(false);
+  const form = useRef<HTMLFormElement>(null);
+  useEffect(() => {
+    if (matchMedia("(pointer: fine)").matches) form.current?.querySelector("input")?.focus();
+  }, []);
   const workspaces = [...new Set([kept.get("workspace"), ...known.map((entry) => entry.workspace)])].filter(Boolean);
   const create = async (form: FormData) => {
     const text = (name: string) => (form.get(name) as string).trim();
@@ -45,7 +49,7 @@ export function NewSession({ client, known, close, done }: Props) {
     }
   };
   return (
-    <form class="new-session" onSubmit={(event) => { event.preventDefault(); void create(new FormData(event.currentTarget)); }} onKeyDown={(event) => event.key === "Escape" && close()}>
+    <form ref={form} class="new-session" onSubmit={(event) => { event.preventDefault(); void create(new FormData(event.currentTarget)); }} onKeyDown={(event) => event.key === "Escape" && close()}>
       <label>Directory on the server
         <input name="workspace" class="field" list="workspaces" required defaultValue={workspaces[0] ?? ""} spellcheck={false} autocomplete="off" placeholder="/home/me/project" />
       </label>

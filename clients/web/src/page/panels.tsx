@@ -2,7 +2,7 @@
 // servers, usage.
 
 import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 
 import type { AgentView, Plan } from "../client/index.ts";
 import { Background } from "./background.tsx";
@@ -39,7 +39,14 @@ export const PANELS: readonly { name: PanelName; label: string; count?: (view: V
 
 export function Panels({ name, close, ...props }: PanelProps & { name: PanelName; close: () => void }) {
   const heading = useRef<HTMLHeadingElement>(null);
-  useEffect(() => heading.current?.focus(), [name]);
+  const before = useRef<Element | null>(null);
+  useEffect(() => {
+    before.current = document.activeElement;
+    heading.current?.focus();
+  }, [name]);
+  useLayoutEffect(() => () => {
+    if (document.activeElement?.closest(".panel") && before.current instanceof HTMLElement) before.current.focus();
+  }, []);
   const panel = PANELS.find((one) => one.name === name)!;
   const Body = panel.body;
   return (

@@ -1,6 +1,6 @@
 // What waits for an answer, one at a time and counted: may this call run, and the model's own questions.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { parseJson } from "../client/exact-json.ts";
 import type { ClarificationQuestion, PermissionRequested, Status } from "../client/index.ts";
@@ -63,6 +63,15 @@ function Permission({ view, question, who, count, can }: Answerable<PermissionRe
   const [comment, setComment] = useState("");
   const [text, setText] = useState(() => JSON.stringify(question.arguments, null, 2));
   const { error, busy, ready, send } = useAnswer(view, question, (answer: string, more: Given = {}) => view.session.answer(question, answer, more));
+  const field = useRef<HTMLTextAreaElement>(null);
+  const edit = useRef<HTMLButtonElement>(null);
+  useEffect(() => {
+    if (!editing) return undefined;
+    field.current?.focus();
+    return () => {
+      if (document.activeElement === document.body) edit.current?.focus();
+    };
+  }, [editing]);
   const off = !can || busy || !ready;
   const options = new Set(question.options);
   const offered = ANSWERS.filter((one) => options.has(one.answer) && (question.shape || !one.covers));
@@ -87,7 +96,7 @@ function Permission({ view, question, who, count, can }: Answerable<PermissionRe
       </header>
       <div class="question-body">
         {editing ? (
-          <textarea class="field code-field" aria-label="Arguments as JSON" rows={Math.min(14, text.split("\n").length + 1)} spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+          <textarea ref={field} class="field code-field" aria-label="Arguments as JSON" rows={Math.min(14, text.split("\n").length + 1)} spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />
         ) : <Asked question={question} />}
         {question.preview && !editing ? <Diff text={question.preview} /> : null}
         {question.access ? <Access access={question.access} /> : null}
@@ -99,7 +108,7 @@ function Permission({ view, question, who, count, can }: Answerable<PermissionRe
         <button type="button" class="button primary" disabled={off} aria-keyshortcuts="Alt+Y" title="Alt+Y" onClick={() => allow()}>{editing ? "Allow with these arguments" : "Allow"}</button>
         <button type="button" class="button" disabled={off} aria-keyshortcuts="Alt+N" title="Alt+N" onClick={() => deny()}>{comment.trim() ? "Deny with comment" : "Deny"}</button>
         {options.has("c") ? <input class="field comment" aria-label="Comment for the agent, if you deny" placeholder="Comment if you deny…" value={comment} onInput={(event) => setComment(event.currentTarget.value)} onKeyDown={(event) => { if (event.key === "Enter" && !event.isComposing && comment.trim() && !off) deny(); }} /> : null}
-        {options.has("e") ? <button type="button" class="button" disabled={!can} aria-pressed={editing} aria-keyshortcuts="Alt+E" title="Alt+E" onClick={() => setEditing(!editing)}>{editing ? "Discard the edit" : "Edit"}</button> : null}
+        {options.has("e") ? <button ref={edit} type="button" class="button" disabled={!can} aria-pressed={editing} aria-keyshortcuts="Alt+E" title="Alt+E" onClick={() => setEditing(!editing)}>{editing ? "Discard the edit" : "Edit"}</button> : null}
       </div>
       {offered.length && !editing ? (
         <div class="answers lasting" role="group" aria-label="Answers that last">
@@ -185,6 +194,9 @@ function useAnswer<A extends unknown[]>(view: View, question: PermissionRequeste
   useEffect(() => {
     const timer = setTimeout(() => setReady(true), SETTLE_MS);
     return () => clearTimeout(timer);
+  }, []);
+  useLayoutEffect(() => () => {
+    if (document.activeElement?.closest(".question") && matchMedia("(pointer: fine)").matches) document.querySelector<HTMLElement>(".composer textarea")?.focus();
   }, []);
   const send = (...given: A) => {
     setBusy(true);

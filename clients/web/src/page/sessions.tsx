@@ -24,16 +24,17 @@ export function Sessions({ client, status, current, view, show }: Props) {
   useView(view);
   const [query, setQuery] = useState("");
   const [creating, setCreating] = useState(false);
+  const begin = useRef<HTMLButtonElement>(null);
   const { list, error, more, fetchMore, refresh } = useSessions(client, status, query, view);
   const owner = isOwner(client);
   return (
     <nav class="sessions" aria-label="Sessions">
       <div class="sessions-head">
         <h1>jaato</h1>
-        {owner ? <button type="button" class="button primary small" aria-expanded={creating} onClick={() => setCreating(!creating)}>New</button> : null}
+        {owner ? <button ref={begin} type="button" class="button primary small" aria-expanded={creating} onClick={() => setCreating(!creating)}>New</button> : null}
       </div>
       {creating ? (
-        <NewSession client={client} known={list} close={() => setCreating(false)} done={(id) => { setCreating(false); refresh(); show(id); }} />
+        <NewSession client={client} known={list} close={() => { setCreating(false); begin.current?.focus(); }} done={(id) => { setCreating(false); refresh(); show(id); }} />
       ) : null}
       <input type="search" class="field search" placeholder="Search sessions" aria-label="Search sessions" value={query} onInput={(event) => setQuery(event.currentTarget.value)} />
       {error ? <p class="error-text pad" role="alert">{error}</p> : null}
