@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.page.browser import VIOLATIONS, desk
+from tests.page.browser import VIOLATIONS, Desk, desk
 from tests.page.pictures import SOURCE, called
-from tests.page.webkit import ALT, ENTER, webkit
+from tests.page.webkit import ALT, ENTER, WebKit, webkit
 from tests.security.certificates import certificate
 
 pytestmark = pytest.mark.system
@@ -27,28 +27,18 @@ def test_pairing_without_tls_says_what_is_needed(tmp_path: Path) -> None:
 def test_a_first_session(tmp_path: Path) -> None:
     """Pair, send, stream Markdown and code, approve with edited arguments, a diff, the plan, reload, go on after kill -9."""
     plan = ("createPlan", {"title": "Keep the zone", "steps": ["Find it", "Mend it"]})
-    change = {"path": "dates.py", "old": "text[:19]", "new": "text"}
     steps = [
         {"text": STORY + END},
         called(("run", {"command": "printf done > d.txt", "need": ["write"]})),
         called(plan, ("get_tool_schemas", {"names": ["updateFile"]}), text="It is written."),
-        called(("updateFile", change)),
+        called(("updateFile", {"path": "dates.py", "old": "text[:19]", "new": "text"})),
         {"text": "It is mended."},
         {"text": "Still here."},
     ]
     certificate(tmp_path, "server")
     with desk(tmp_path, main=steps) as server, webkit(tmp_path / "profile") as browser:
         (server.work / "dates.py").write_text(SOURCE)
-        browser.resize(1_280, 800)
-        browser.open(server.link())
-        browser.see("No session is open.")
-        browser.run(VIOLATIONS + ERRORS)
-        browser.click(".sessions-head .button.primary")
-        browser.click(".new-session input")
-        browser.run("document.activeElement.select()")
-        browser.type(str(server.work) + ENTER)
-        browser.see("Send a message to begin.")
-        browser.click(".composer textarea")
+        begin(browser, server)
         browser.type("Tell a story." + ENTER)
         browser.see("Sentence 3 of it, with code.", ".arriving")
         assert "The end of it." not in browser.evaluate("document.body.innerText")
@@ -57,13 +47,7 @@ def test_a_first_session(tmp_path: Path) -> None:
         assert browser.evaluate("document.querySelectorAll('.message.model strong').length") == 30
 
         browser.type("Write a file." + ENTER)
-        browser.see("printf done > d.txt", ".question")
-        browser.type("e", ALT)
-        browser.click(".question textarea")
-        browser.run("document.activeElement.select()")
-        browser.type(json.dumps({"command": "printf edited > d.txt", "need": ["write"]}))
-        assert browser.evaluate("document.querySelector('.jump')") is None  # the end stays in view
-        browser.click(".question .primary")
+        approve_edited(browser)
         browser.see("It is written.")
         assert (server.work / "d.txt").read_text() == "edited"
 
@@ -74,19 +58,48 @@ def test_a_first_session(tmp_path: Path) -> None:
         browser.click(".panel-tabs .tab:nth-child(1)")
         browser.see("Keep the zone", ".panel")
         assert browser.evaluate("window.violations.concat(errors)") == []
-
-        server.kill()
-        browser.see("Offline.", ".banner")
-        server.start()
-        browser.see("connected", ".status-line")
-        browser.run("location.reload()")
-        browser.wait("window.violations === undefined")
-        browser.see("May updateFile run?", ".question")
-        browser.run(VIOLATIONS + ERRORS)
-        browser.click(".question .primary")
-        browser.see("It is mended.")
-        assert "text[:19]" not in (server.work / "dates.py").read_text()
-        browser.click(".composer textarea")
-        browser.type("Are you there?" + ENTER)
+        go_on(browser, server)
         browser.see("Still here.")
+        assert "text[:19]" not in (server.work / "dates.py").read_text()
         assert browser.evaluate("window.violations.concat(errors)") == []
+
+
+def begin(browser: WebKit, server: Desk) -> None:
+    """Pair, create a session, and go to the message field."""
+    browser.resize(1_280, 800)
+    browser.open(server.link())
+    browser.see("No session is open.")
+    browser.run(VIOLATIONS + ERRORS)
+    browser.click(".sessions-head .button.primary")
+    browser.click(".new-session input")
+    browser.run("document.activeElement.select()")
+    browser.type(str(server.work) + ENTER)
+    browser.see("Send a message to begin.")
+    browser.click(".composer textarea")
+
+
+def approve_edited(browser: WebKit) -> None:
+    """Change the arguments of the call that is asked about, and allow it; the end of the conversation stays in view."""
+    browser.see("printf done > d.txt", ".question")
+    browser.type("e", ALT)
+    browser.click(".question textarea")
+    browser.run("document.activeElement.select()")
+    browser.type(json.dumps({"command": "printf edited > d.txt", "need": ["write"]}))
+    assert browser.evaluate("document.querySelector('.jump')") is None
+    browser.click(".question .primary")
+
+
+def go_on(browser: WebKit, server: Desk) -> None:
+    """Kill the server while a question waits, start it, reload, allow the call, and send another message."""
+    server.kill()
+    browser.see("Offline.", ".banner")
+    server.start()
+    browser.see("connected", ".status-line")
+    browser.run("location.reload()")
+    browser.wait("window.violations === undefined")
+    browser.see("May updateFile run?", ".question")
+    browser.run(VIOLATIONS + ERRORS)
+    browser.click(".question .primary")
+    browser.see("It is mended.")
+    browser.click(".composer textarea")
+    browser.type("Are you there?" + ENTER)
