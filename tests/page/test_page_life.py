@@ -107,7 +107,7 @@ def test_a_server_that_accepts_and_never_answers(tmp_path: Path) -> None:
         seen.see("Back.")
 
 
-def test_a_phone_is_told_in_its_list(tmp_path: Path) -> None:
+def test_a_lost_connection_is_shown_in_the_list_of_a_phone(tmp_path: Path) -> None:
     """Where the list of sessions is all that is seen, it says that the connection is lost."""
     with desk(tmp_path, main=[]) as server, watched(server, viewport={"width": 360, "height": 700}) as seen:
         seen.open(server)

@@ -18,7 +18,7 @@ ERRORS = "window.errors = []; addEventListener('error', (event) => errors.push(e
 
 
 def test_pairing_without_tls_says_what_is_needed(tmp_path: Path) -> None:
-    """WebKit keeps no secure cookie of a plain address: the page says so, and does not blame the token."""
+    """WebKit keeps no secure cookie of a plain address: the page says so, not that the token is invalid."""
     with desk(tmp_path, main=[]) as server, webkit(tmp_path / "profile") as browser:
         browser.open(server.link())
         browser.see("Safari and other browsers with WebKit keep it only over https")
