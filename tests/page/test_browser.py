@@ -70,6 +70,10 @@ def test_a_browser_that_is_not_paired(tmp_path: Path) -> None:
         other = page.context.browser.new_context().new_page()
         other.goto(link)
         other.get_by_text("This link was used already").wait_for()
+        other.get_by_label("Or paste a link").fill(server.link())
+        other.get_by_role("button", name="Pair").click()
+        other.get_by_text("No session is open.").wait_for()
+        assert other.get_by_text("This link was used already").count() == 0
 
 
 @pytest.mark.spec("S3", "Server-First Architecture", "S3.server.12")

@@ -23,17 +23,18 @@ const NO_COOKIE = "This browser did not keep the cookie of the pairing. Safari a
 /** The page; `problem` is that of the link in the address, `fresh` means that it was paired just now. */
 export function App({ problem, fresh }: { problem: string; fresh: boolean }) {
   const [paired, setPaired] = useState(pairedKey() !== "");
-  const [refused, setRefused] = useState(problem);
+  const [reason, setReason] = useState(problem);
   const isNew = useRef(fresh);
   const refuse = (known: boolean) => {
-    setRefused(isNew.current && !known ? NO_COOKIE : problem || REFUSED);
+    setReason(known ? REFUSED : isNew.current ? NO_COOKIE : reason || REFUSED);
     setPaired(false);
   };
   const done = () => {
     isNew.current = true;
+    setReason("");
     setPaired(true);
   };
-  return paired ? <Connected refuse={refuse} problem={problem} /> : <PairingForm problem={refused} done={done} />;
+  return paired ? <Connected refuse={refuse} problem={reason} /> : <PairingForm problem={reason} done={done} />;
 }
 
 /** Everything that needs a connection; `refuse` is called with whether the server has ever accepted this browser. */
