@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.cli.desk import USAGE, Desk, call, say
+from tests.cli.test_talking import PIXEL
 
 
 def test_answer_and_everything_else_go_to_different_streams(desk: Desk) -> None:
@@ -218,13 +219,20 @@ def test_an_answer_cut_by_its_length_is_exit_5(desk: Desk) -> None:
 
 
 def test_images(desk: Desk) -> None:
-    """--image attaches a file to the prompt; one that cannot be read is exit 2."""
-    (desk.work / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    """--image attaches a file to the prompt; one that cannot be read, or that no provider takes, is exit 2."""
+    (desk.work / "a.png").write_bytes(PIXEL)
     made = desk.run("run", *desk.script(say("a picture")), "--image", "a.png", "what is it?")
     assert made.returncode == 0, made.stderr
     [event] = [event for event in desk.events(desk.sessions()[0]["id"]) if event["type"] == "message.user"]
     assert event["message"]["parts"][1]["mime_type"] == "image/png"
-    assert desk.run("run", *desk.script(say("x")), "--image", "none.png", "go").returncode == 2
+    (desk.work / "cut.png").write_bytes(PIXEL[:40])
+    for name, problem in (
+        ("none.png", "none.png is not a readable file"),
+        ("cut.png", "cut.png: This is a damaged"),
+    ):
+        made = desk.run("run", *desk.script(say("x")), "--image", name, "go")
+        assert (made.returncode, problem in made.stderr) == (2, True), made.stderr
+    assert len(desk.sessions()) == 1
 
 
 def test_sampling_and_system_prompt_reach_the_session(desk: Desk) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,32 @@ def test_an_image_travels_as_a_blob(tmp_path: Path) -> None:
             assert live.live.model.request().read_blob(part.blob) == PIXEL
             with pytest.raises(ConfigError, match="no image"):
                 await live.run("And this?", images=[tmp_path / "x.exe"])
+
+    anyio.run(main)
+
+
+def test_an_image_that_providers_refuse_is_refused_before_it_is_sent(tmp_path: Path) -> None:
+    """A damaged image, another file with the name of one, and what is no regular file: the error names it, and the log
+    has no message. One with a wrong suffix is sent with its real type."""
+    (tmp_path / "cut.png").write_bytes(PIXEL[:40])
+    (tmp_path / "text.gif").write_text("<svg/>")
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "wrong.jpg").write_bytes(PIXEL)
+
+    async def main() -> None:
+        async with agent(tmp_path, [say("a pixel")]) as live:
+            for name, problem in (
+                ("cut.png", "damaged file"),
+                ("text.gif", "no PNG"),
+                ("pipe.png", "regular file"),
+            ):
+                with pytest.raises(ConfigError, match=rf"{name}.*{problem}"):
+                    await live.run("What is this?", images=[tmp_path / name])
+            assert live.live.state.messages == []
+            await live.run("What is this?", images=[tmp_path / "wrong.jpg"])
+            part = live.live.state.messages[0].parts[1]
+            assert isinstance(part, Media)
+            assert part.mime_type == "image/png"
 
     anyio.run(main)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 from tests.kit import call, say
 from tests.server.serving import Raw, served
@@ -174,6 +175,60 @@ def test_a_client_gets_what_an_event_refers_to(tmp_path: Path) -> None:
                 await remote.hello("eye", token=token)
                 seen = await remote.ask("blob.request", session_id=session.id, blob=media.blob)
                 assert isinstance(seen.result, Blob)
+
+    anyio.run(main)
+
+
+def test_images_that_providers_refuse_are_refused(tmp_path: Path) -> None:
+    """Of a message with a damaged, a foreign or a much too large image nothing is recorded, and the error names the image;
+    other images get the type of their bytes. So it is with an attachment that the session has already."""
+
+    def file(name: str, data: bytes) -> dict[str, str]:
+        return {"name": name, "mime_type": "IMAGE/gif", "data": base64.b64encode(data).decode()}
+
+    refused = {
+        "cut.png": (PNG[:40], "cut.png: This is a damaged file"),
+        "text.png": (b"text", "text.png: This is no PNG"),
+        "a\n\x1b[2Jb" * 99: (b"", "This is no PNG"),
+        "big.png": (bytes((5 << 20) + 1), "big.png: This image has more than 5 MB"),
+    }
+
+    async def main() -> None:
+        async with served(tmp_path, [say("seen"), say("again")]) as server, server.client() as raw:
+            session_id = await begun(raw, tmp_path)
+            for name, (data, problem) in refused.items():
+                reply = await raw.ask(
+                    "message.send", text="look", files=[file("a.png", PNG), file(name, data)]
+                )
+                assert reply.error is not None
+                assert reply.error.code == "image_refused"
+                assert problem in reply.error.message
+                assert "\x1b" not in reply.error.message
+            text = server.hub.store.put_blob(session_id, b"text")
+            for blob, code in (("0" * 64, "store"), (text, "image_refused")):
+                media = {"type": "media", "mime_type": "image/png", "blob": blob}
+                reply = await raw.ask("message.send", text="look", attachments=[media])
+                assert reply.error is not None
+                assert reply.error.code.startswith(code)
+            await raw.ask("message.send", text="look", files=[file("a.gif", PNG)])
+            await over(raw)
+            [message] = told(raw)
+            media = message.message.parts[1]
+            assert isinstance(media, Media)
+            assert (media.mime_type, media.size_bytes) == ("image/png", len(PNG))
+            await raw.ask(
+                "message.send", text="again", attachments=[to_builtins(replace(media, size_bytes=1))]
+            )
+            await over(raw, 2)
+            assert told(raw)[1].message.parts[1] == media
+            token = add_token(tmp_path / "state", "eye", "viewer", None)
+            async with server.remote() as remote:
+                await remote.hello("eye", token=token)
+                reply = await remote.ask(
+                    "message.send", session_id=session_id, text="x", files=[file("a", b"")]
+                )
+                assert reply.error is not None
+                assert reply.error.code == "not_allowed"
 
     anyio.run(main)
 

@@ -18,10 +18,9 @@ from acp.schema import (
 )
 
 from jaato.acp.errors import invalid_params
-from jaato.cli.output.console import one_line
 from jaato.protocol.commands import File
 from jaato.tools.call import replace_surrogates
-from jaato.tools.images import ImageRefused, check_image
+from jaato.tools.images import ImageRefused, check_attachment
 
 DOCUMENTS = ("application/pdf",)
 Block = (
@@ -75,9 +74,9 @@ def read_image(name: str, data: str) -> File:
     """An image of its own type. Raises `RequestError` for one that providers refuse, with every later message too."""
     content = decode(data)
     try:
-        return File(name, check_image(content, "It", "Scale it down.").mime, content)
+        return File(name, check_attachment(name, "image/*", content), content)
     except ImageRefused as error:
-        raise invalid_params(f"{one_line(name, 200)}: {error}") from None
+        raise invalid_params(str(error)) from None
 
 
 def link_text(name: str, uri: str) -> str:

@@ -69,7 +69,10 @@ class ImagesPlugin(Plugin):
         5 MB at most, with its type and size in pixels."""
         with self._roots.open_file(path) as file:
             data = file.read(MAX_IMAGE_BYTES + 1)
-        found = check_image(data, repr(path), "Scale it down or cut it with run (such as magick or ffmpeg).")
+        found = check_image(
+            data,
+            "Scale, cut or convert it with run (such as magick or ffmpeg); readFile shows text, SVG too.",
+        )
         try:
             blob = call.keep(data).removeprefix(HANDLE)
         except LookupError:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from jaato.errors import ToolError
+from jaato.tools.invisible_text import one_line
 
 PNG = b"\x89PNG\r\n\x1a\n"
 FRAMES = frozenset({0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF})
@@ -49,27 +50,44 @@ def identify_image(data: bytes) -> Picture:
             return webp(data)
     except (struct.error, IndexError):
         raise refuse_damaged("an image", "it ends too early") from None
-    raise ImageRefused(
-        "This is no PNG, JPEG, GIF or WebP image. Convert it with run; readFile shows text, SVG too."
-    )
+    raise ImageRefused("This is no PNG, JPEG, GIF or WebP image.")
 
 
-def check_image(data: bytes, label: str, advice: str) -> Picture:
+def check_image(data: bytes, advice: str) -> Picture:
     """The image in these bytes, if every provider takes it. Raises `ImageRefused` with the advice for one that is too large,
-    and as `identify_image` does."""
+    and for what `identify_image` refuses."""
     if len(data) > MAX_IMAGE_BYTES:
-        raise ImageRefused(f"{label} has more than {MAX_IMAGE_BYTES >> 20} MB. {advice}")
-    found = identify_image(data)
+        raise ImageRefused(f"This image has more than {MAX_IMAGE_BYTES >> 20} MB. {advice}")
+    try:
+        found = identify_image(data)
+    except ImageRefused as error:
+        raise ImageRefused(f"{error} {advice}") from None
     if max(found.width, found.height) > MAX_SIDE:
         raise ImageRefused(
-            f"{label} has {found.width} x {found.height} pixels; at most {MAX_SIDE} a side can be shown. {advice}"
+            f"This image has {found.width} x {found.height} pixels; at most {MAX_SIDE} a side can be shown. {advice}"
         )
     return found
 
 
+def check_attachment(name: str | None, mime_type: str, data: bytes) -> str:
+    """The media type of a file that is sent with a message: of an image as its bytes have it, of another file as given.
+    Raises `ImageRefused` for an image that a provider would refuse, with every later request of the session too."""
+    if not is_image(mime_type):
+        return mime_type
+    try:
+        return check_image(data, "Scale it down, or convert it to PNG or JPEG.").mime
+    except ImageRefused as error:
+        raise ImageRefused(f"{one_line(name or 'An image', 200)}: {error}") from None
+
+
+def is_image(mime_type: str) -> bool:
+    """Whether a media type is one of images."""
+    return mime_type.strip().lower().startswith("image/")
+
+
 def refuse_damaged(kind: str, why: str) -> ImageRefused:
     """The error for an image that a provider would refuse."""
-    return ImageRefused(f"This is a damaged file of {kind}: {why}. Make it anew or convert it with run.")
+    return ImageRefused(f"This is a damaged file of {kind}: {why}.")
 
 
 def png(data: bytes) -> Picture:

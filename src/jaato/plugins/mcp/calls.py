@@ -22,7 +22,7 @@ from jaato.plugins.mcp.manifest import ToolEntry
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media
 from jaato.tools.call import Call, Output
-from jaato.tools.images import ImageRefused, identify_image
+from jaato.tools.images import ImageRefused, check_image
 from jaato.tools.schema import Validator
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class OutputBuilder:
             return
         if mime in IMAGES:
             try:
-                mime = identify_image(content).mime
+                mime = check_image(content, "Have the server send a smaller one, or another form.").mime
             except ImageRefused as error:
                 self.add_text(f"[{mime}, left out: {error}]")
                 return

@@ -131,7 +131,7 @@ def render_image(reply: HttpResponse, kind: str, facts: dict[str, Any], call: Ca
     size = len(reply.body)
     facts["size_bytes"] = size
     try:
-        found = check_image(reply.body, "The image", "Use run with curl to save it to a file.")
+        found = check_image(reply.body, "Use run with curl to save it to a file.")
     except ImageRefused as error:
         raise ToolError(f"{reply.url} ({kind}, {size} bytes) is not shown: {error}") from None
     facts["content_type"] = kind = found.mime

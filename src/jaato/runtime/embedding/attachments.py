@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import mimetypes
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaato.errors import ConfigError
 from jaato.protocol.messages import Media
+from jaato.tools.images import ImageRefused, check_attachment
 
 if TYPE_CHECKING:
     from jaato.agent.session import Session
@@ -23,14 +25,20 @@ def text_of(prompt: Any) -> str:
 
 
 def file_of(path: Path) -> tuple[str, bytes]:
-    """A file's media type and bytes; raises `ConfigError` when it cannot be read or is no media type known."""
+    """A file's media type and bytes; raises `ConfigError` when it cannot be read, is no media type known, or an image that
+    providers refuse."""
     mime_type = mimetypes.guess_type(path.name)[0]
     if mime_type is None or not mime_type.startswith(("image/", "audio/", "application/pdf")):
         raise ConfigError(f"{path} is no image, audio or PDF file by its name.")
     try:
-        return mime_type, path.read_bytes()
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ConfigError(f"{path} cannot be read: it is no regular file.")
+        data = path.read_bytes()
+        return check_attachment(str(path), mime_type, data), data
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+    except ImageRefused as error:
+        raise ConfigError(str(error)) from None
 
 
 def attach(session: Session, path: Path) -> Media:

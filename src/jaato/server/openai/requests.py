@@ -223,7 +223,7 @@ def read_images(message: ChatMessage) -> list[File]:
             raise invalid("The data: URL of an image is base64.", "messages")
         try:
             content = base64.b64decode(data, validate=True)
-            picture = check_image(content, f"Image {number}", "Send a smaller one.")
+            picture = check_image(content, "Send a smaller one, as PNG or JPEG.")
         except (binascii.Error, ValueError):
             raise invalid(f"Image {number} is not valid base64.", "messages") from None
         except ImageRefused as error:

@@ -153,7 +153,7 @@ class ClientConnection:
             self._send(Reply(command.id, error=problem_of(refused)))
             return True
         try:
-            await handlers.prepare(command)
+            command = await handlers.prepare(command)
             work = handlers.handle(command)
         except JaatoError as error:
             self._send(Reply(command.id, error=problem_of(error)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any, get_args
@@ -51,7 +52,14 @@ from jaato.runtime.user_commands import check_prompt, find_backend
 from jaato.server.sessions.client_files import FileServer
 from jaato.server.sessions.creation import check_key, create, end_visit, load_interrupted, send_progress
 from jaato.server.sessions.hub import Hub
-from jaato.server.sessions.messages import get_settled, send_message, stop_call, stop_task, wait_for_subagents
+from jaato.server.sessions.messages import (
+    check_attachments,
+    get_settled,
+    send_message,
+    stop_call,
+    stop_task,
+    wait_for_subagents,
+)
 from jaato.server.sessions.room import Room
 from jaato.server.sessions.session_pool import Live
 from jaato.server.sessions.stored_sessions import fork_session, list_sessions
@@ -96,9 +104,9 @@ class CommandHandlers:
         for session_id in self._visits:
             hub.spawn(partial(end_visit, hub, session_id, client_id, stop=False))
 
-    async def prepare(self, command: Command) -> None:
-        """Fold the log of a session in steps before it is read. Raises
-        `SessionNotFound`."""
+    async def prepare(self, command: Command) -> Command:
+        """Fold the log of a session in steps before it is read, and check the attachments of a message, in the order of the
+        commands; returns the command to handle. Raises `SessionNotFound`, `NotAllowed`, and as `check_attachments` does."""
         if isinstance(command, SessionAttach):
             session_id = self._hub.find(command.session_id)
             if self._info:
@@ -109,6 +117,11 @@ class CommandHandlers:
         elif isinstance(command, ClientConfig) and command.info:
             for session_id in list(self._subscriptions):
                 await self._find_sandbox(session_id)
+        elif isinstance(command, MessageSend) and (command.files or command.attachments):
+            self._check_role(command)
+            session_id = self._id_of(command)
+            return await asyncio.to_thread(check_attachments, self._hub.store, session_id, command)
+        return command
 
     async def _find_sandbox(self, session_id: str) -> None:
         """Find the sandbox of a loaded session, which takes time."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from msgspec.structs import replace
+
+from jaato.abc.store import Store
 from jaato.agent.inbox import Author
 from jaato.errors import ConfigError, JaatoError, Overloaded
 from jaato.log import logger
@@ -13,11 +16,37 @@ from jaato.protocol.messages import Media
 from jaato.server.sessions.idempotency import PendingMessage
 from jaato.server.sessions.room import Room
 from jaato.server.sessions.session_pool import Live
+from jaato.tools.images import MAX_IMAGE_BYTES, check_attachment, is_image
 
 LOG = logger("server")
 MOST_WAITING = 200
 MOST_WAITING_CHARS = 4_000_000
 """The most messages, and characters, of users that may be queued for an agent."""
+
+
+def check_attachments(store: Store, session_id: str, command: MessageSend) -> MessageSend:
+    """A message whose attachments a provider takes, each image with the media type of its bytes. Reads and decodes, so not for
+    the loop. Raises `ImageRefused`, and `StoreError` for one that the session does not have."""
+    files = [
+        replace(file, mime_type=check_attachment(file.name, file.mime_type, file.data))
+        for file in command.files
+    ]
+    return replace(
+        command,
+        files=files,
+        attachments=[check_stored(store, session_id, one) for one in command.attachments],
+    )
+
+
+def check_stored(store: Store, session_id: str, media: Media) -> Media:
+    """An attachment that the session has already, as it is stored. Raises as `check_attachments` does."""
+    size_bytes = store.blob_size(session_id, media.blob)
+    if not is_image(media.mime_type):
+        return replace(media, size_bytes=size_bytes)
+    data = store.get_blob(session_id, media.blob, 0, MAX_IMAGE_BYTES + 1)
+    return replace(
+        media, mime_type=check_attachment(media.name, media.mime_type, data), size_bytes=size_bytes
+    )
 
 
 def store_attachments(live: Live, files: list[File]) -> list[Media]:
