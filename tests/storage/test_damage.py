@@ -11,7 +11,10 @@ from tests.storage.logs import created, said, sound, tamper
 
 from jaato.abc.store import Damaged
 from jaato.errors import StoreError
+from jaato.runtime.session_store import load_session
+from jaato.server.sessions.snapshot import StateFold
 from jaato.storage.sqlite import SqliteStore
+from jaato.tools.redaction.redactor import Redactor
 
 
 @pytest.mark.parametrize(
@@ -63,6 +66,46 @@ def test_a_bad_record_hides_nothing(path: Path, data: object, reason: str) -> No
     store.append([said("s1", 11)])
     assert len(sound(store, "s2")) == 10
     assert len(store.sessions()) == 2
+    store.close()
+
+
+def test_a_record_too_long_to_read_is_reported(path: Path) -> None:
+    """A record of more than 64 MB is damaged: it is reported without being read, and none is written."""
+    tamper(path, "UPDATE event SET data = zeroblob(?) WHERE position = (1 << 32) + 5", (64 << 20) + 1)
+    store = SqliteStore(path)
+    [damaged] = [event for event in store.read("s1") if isinstance(event, Damaged)]
+    assert (damaged.seq, damaged.reason) == (5, "it has 67,108,865 bytes, more than the 64 MB that are read")
+    with pytest.raises(StoreError, match="at most 64 MB"):
+        store.append([said("s2", 11, "x" * (64 << 20))])
+    store.append([said("s2", 11)])
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (
+            "UPDATE event SET data = x'7b' WHERE position < 2 << 32",
+            r"damaged, as are 9 others \(it cannot be read",
+        ),
+        ("UPDATE event SET data = x'7b' WHERE position = (1 << 32) + 1", r"damaged \(it cannot be read"),
+        ("DELETE FROM event WHERE position = (1 << 32) + 1", r"damaged \(it is missing from the log"),
+        ("DELETE FROM event WHERE position < 2 << 32", r"damaged \(it is missing from the log"),
+    ],
+)
+def test_a_session_without_its_first_record_is_not_opened(path: Path, damage: str, problem: str) -> None:
+    """The error names the file and the session, what is wrong and what to do; nothing changes, and others are opened."""
+    tamper(path, damage)
+    store = SqliteStore(path)
+    before = list(store.read("s1"))
+    expected = rf"s1 in {path}.*{problem}.*Nothing was changed.*sessions export s1.*backup"
+    with pytest.raises(StoreError, match=expected):
+        load_session(store, "s1")
+    with pytest.raises(StoreError, match=expected):
+        list(StateFold(store, Redactor.none(), "s1"))
+    assert list(store.read("s1")) == before
+    assert store.holder("s1") is None
+    assert load_session(store, "s2").state.session_id == "s2"
     store.close()
 
 

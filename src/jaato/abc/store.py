@@ -67,6 +67,20 @@ class Damaged(Struct, frozen=True):
     reason: str
 
 
+MISSING = "it is missing from the log"
+
+
+def lost_start_error(path: Path, session_id: str, first: Damaged | None, damaged: int) -> StoreError:
+    """The error for a session whose first record cannot be read, of so many `damaged` ones; `first` is the first of these."""
+    reason = first.reason if first is not None and first.seq == 1 else MISSING
+    others = damaged - 1
+    return StoreError(
+        f"Session {session_id} in {path} cannot be opened: its first record, which names its workspace, is damaged"
+        f"{f', as are {others:,} others' if others > 0 else ''} ({reason}). Nothing was changed. `jaato sessions export "
+        f"{session_id}` saves what can be read; put a copy of {path.name} from a backup in its place to resume the session."
+    )
+
+
 class UsageRow(Struct, frozen=True):
     """The session whose usage a record is."""
 
@@ -154,6 +168,8 @@ class Log(Protocol):
     the session or has appended meanwhile. `read` yields events in order and `Damaged` for what cannot be decoded.
     """
 
+    path: Path
+    """The file that has them."""
     read_only: bool
     refusal: str
     """Why it cannot be written; empty when it can."""

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jaato.abc.store import Damaged, InvalidEvent, Store
+from jaato.abc.store import Damaged, InvalidEvent, Store, lost_start_error
 from jaato.agent.bus import Bus
 from jaato.agent.event_redaction import redact_event, redact_events
 from jaato.agent.state import SessionState, State
@@ -261,7 +261,8 @@ class Journal:
         self.bus.publish(*redact_events((event,), self.secrets))
 
     def load(self, session_id: str) -> None:
-        """Apply the stored log to the state; damaged records are collected in `damaged`."""
+        """Apply the stored log to the state; damaged records are collected in `damaged`. Raises `StoreError` for a log without
+        its first record."""
         for _ in self.loading(session_id):
             pass
 
@@ -274,6 +275,10 @@ class Journal:
                 self.session_state.apply(*redact_events((event,), self.secrets))
             if number % AT_ONCE == 0:
                 yield
+        if not self.state.session_id:
+            raise lost_start_error(
+                self.store.path, session_id, next(iter(self.damaged), None), len(self.damaged)
+            )
         self._next = max(self.state.seq, self.store.last_seq(session_id)) + 1
         self.state.seq = self.loaded_seq = self._next - 1
 

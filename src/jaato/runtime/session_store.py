@@ -69,10 +69,6 @@ def load_session_in_steps(
         store.hold(session_id)
     try:
         yield from journal.loading(session_id)
-        if not journal.state.session_id:
-            raise StoreError(
-                f"The session {session_id} has lost its first record; `jaato sessions export` saves the rest."
-            )
     except BaseException:
         store.release(session_id)
         raise

@@ -33,6 +33,7 @@ from jaato.protocol.events import (
 from jaato.storage.blobs import CHUNK_BYTES, DIGEST, Blobs
 from jaato.storage.database import ConnectionGuard
 from jaato.storage.errors import file_error
+from jaato.storage.event_table import MAX_EVENT_BYTES
 from jaato.storage.fork import SessionDraft, draft_session
 from jaato.typed_decoding import decode_json
 
@@ -47,7 +48,6 @@ MAX_FILE_BYTES = 2 << 30
 MAX_PARTS = 20_000
 MAX_DIRECTORY_BYTES = 8 << 20
 MAX_MANIFEST_BYTES = 4 << 20
-MAX_LINE_BYTES = 64 << 20
 MAX_WHOLE_BYTES = 8 << 30
 MAX_RATIO = 200
 FREE_BYTES = 64 << 20
@@ -127,8 +127,8 @@ class Bundle:
         """The lines of the events; raises `StoreError` where they are not those of the manifest."""
         hasher, count = hashlib.sha256(), 0
         with self._archive.open(self._parts[EVENTS]) as file:
-            while line := file.readline(MAX_LINE_BYTES + 1):
-                if len(line) > MAX_LINE_BYTES or not line.endswith(b"\n"):
+            while line := file.readline(MAX_EVENT_BYTES + 1):
+                if len(line) > MAX_EVENT_BYTES or not line.endswith(b"\n"):
                     raise bundle_error(self.path, f"line {count + 1} of its events is too long, or cut off")
                 hasher.update(line)
                 count += 1

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from jaato.abc.store import Damaged, InvalidEvent
+from jaato.abc.store import MISSING, Damaged, InvalidEvent
 from jaato.errors import SessionNotFound, StoreError
 from jaato.protocol.codec import decode_event, encode
 from jaato.protocol.events import AgentCreated, Event, SessionUpdated
@@ -41,13 +41,16 @@ UNLEASED = "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM lease WHERE session = ?)"
 LISTED = frozenset((SessionUpdated, AgentCreated))
 """Events that are seen in the list of sessions."""
 SEQ_LIMIT = 1 << SEQ_BITS
-READ = "SELECT position, data FROM event WHERE position > ? AND position <= ? ORDER BY position"
+MAX_EVENT_BYTES = 64 << 20
+READ = (
+    f"SELECT position, CASE WHEN length(data) <= {MAX_EVENT_BYTES} THEN data END, length(data) "  # noqa: S608 a number of ours
+    "FROM event WHERE position > ? AND position <= ? ORDER BY position"
+)
 UPDATE = (
     "UPDATE session SET name = coalesce(?, name), description = coalesce(?, description), "
     "provider = coalesce(?, provider), model = coalesce(?, model) WHERE number = ?"
 )
 TOUCH = "UPDATE session SET touched_at = max(touched_at, ?) WHERE number = ?"
-MISSING = "it is missing from the log"
 
 Row = tuple[int, str, bytes]
 """An event to be stored: seq, timestamp, JSON."""
@@ -73,7 +76,12 @@ def encode_rows(events: Sequence[Event], first_seq: int) -> list[Row]:
                 len(rows),
             )
         try:
-            rows.append((seq, event.timestamp, encode(event)))
+            data = encode(event)
+            if len(data) > MAX_EVENT_BYTES:
+                raise ValueError(
+                    f"it would have {len(data):,} bytes, and at most {MAX_EVENT_BYTES >> 20} MB are read"
+                )
+            rows.append((seq, event.timestamp, data))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             kind = type(event).__name__
             raise InvalidEvent(
@@ -186,8 +194,8 @@ def rows_after(
     size = 0
     cursor = connection.execute(READ, (start + after, start + last))
     try:
-        for at, data in cursor:
-            rows.append((at - start, check_bytes(data)))
+        for at, data, length in cursor:
+            rows.append((at - start, check_bytes(data, length)))
             size += len(rows[-1][1])
             if len(rows) == CHUNK_EVENTS or size > CHUNK_BYTES:
                 break
@@ -203,9 +211,11 @@ def read_one(guard: ConnectionGuard, start: int, seq: int) -> tuple[int, bytes |
             row = connection.execute(READ, (start + seq - 1, start + seq)).fetchone()
     except StoreError as error:
         return seq, str(error)
-    return seq, check_bytes(row[1]) if row else MISSING
+    return seq, check_bytes(*row[1:]) if row else MISSING
 
 
-def check_bytes(data: object) -> bytes | str:
-    """What is stored, or that it is no bytes: SQLite lets any value stand in any column."""
+def check_bytes(data: object, length: int | None) -> bytes | str:
+    """What is stored, or that it is no bytes: SQLite lets any value stand in any column. A too long value was not read."""
+    if data is None and length is not None:
+        return f"it has {length:,} bytes, more than the {MAX_EVENT_BYTES >> 20} MB that are read"
     return data if isinstance(data, bytes) else f"it is not bytes but {type(data).__name__}"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from jaato.abc.store import Damaged, UsageQuery, UsageRow
+from jaato.abc.store import MISSING, Damaged, UsageQuery, UsageRow
 from jaato.errors import SessionNotFound
 from jaato.protocol.codec import is_unicode
 from jaato.protocol.usage import (
@@ -19,7 +19,7 @@ from jaato.protocol.usage import (
     get_history_time,
 )
 from jaato.storage.database import ConnectionGuard
-from jaato.storage.event_table import MISSING, read_chunk
+from jaato.storage.event_table import read_chunk
 from jaato.storage.schema import SEQ_BITS
 from jaato.storage.session_table import tenth_of_second
 

@@ -29,6 +29,7 @@ from jaato.settings.budgets import parse_budgets
 
 MAX_WORD_CHARS = 200
 REMEMBERED = 10_000
+SHOWN_DAMAGED = 5
 """The most remembered commands with `once`."""
 
 
@@ -192,11 +193,13 @@ async def create_or_resume(
 
 def format_notice(live: Live) -> str:
     """What the client should know of a session: settings without effect and damaged events, one a line."""
-    damaged = (
-        f"event {event.seq} of this session is damaged: {event.reason}"
-        for event in live.session.journal.damaged
-    )
-    return "\n".join([*live.entry.factory.settings.notes, *damaged])
+    damaged = live.session.journal.damaged
+    lines = [
+        f"event {event.seq} of this session is damaged: {event.reason}" for event in damaged[:SHOWN_DAMAGED]
+    ]
+    if len(damaged) > SHOWN_DAMAGED:
+        lines.append(f"{len(damaged) - SHOWN_DAMAGED:,} more events of this session are damaged")
+    return "\n".join([*live.entry.factory.settings.notes, *lines])
 
 
 async def resume_with(

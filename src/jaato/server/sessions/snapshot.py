@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from jaato.abc.store import Damaged, Store
+from jaato.abc.store import Damaged, Store, lost_start_error
 from jaato.agent.event_redaction import redact_struct
 from jaato.client import state as code
 from jaato.client.state import apply, size_of
@@ -52,14 +52,15 @@ SAVED_STATE = msgspec.json.Decoder(SavedState)
 
 class StateFold:
     """One stored session on its way to a state. Iterate it; `state` is whole at the end, as of the last event that was
-    stored when it began. Raises `SessionNotFound`."""
+    stored when it began. Raises `SessionNotFound`, and `StoreError` for a log without its first record."""
 
     def __init__(self, store: Store, secrets: Redactor, session_id: str) -> None:
         self._store = store
         self._secrets = secrets
         self._session_id = session_id
         self._last: Event | None = None
-        self._folded = 0
+        self._folded = self._damaged = 0
+        self._first_damaged: Damaged | None = None
         self._state, self._records = load_start(store, session_id)
         self.recall = RecentRequests(self._state.entries)
         """Recent answers and messages."""
@@ -67,13 +68,19 @@ class StateFold:
     def __iter__(self) -> Iterator[None]:
         state = self._state
         for record in self._records:
-            self._last = record if isinstance(record, Event) else None
-            if self._last is not None:
-                apply(state, self._last)
-                self.recall.keep(self._last)
+            self._last = None
+            if isinstance(record, Damaged):
+                self._damaged += 1
+                self._first_damaged = self._first_damaged or record
+            else:
+                self._last = record
+                apply(state, record)
+                self.recall.keep(record)
             self._folded += 1
             if self._folded % AT_ONCE == 0:
                 yield
+        if not state.session_id:
+            raise lost_start_error(self._store.path, self._session_id, self._first_damaged, self._damaged)
         if self._last is not None and self._folded >= SAVE_AFTER and not self._store.read_only:
             self._keep(self._last)
 
