@@ -92,31 +92,55 @@ def test_a_hostile_frame_ends_its_own_connection(keep: Keep, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("message", "id_"),
     [
-        b"not json",
-        b"{",
-        b"[]",
-        b"null",
-        b'{"type":"no.such","id":"7"}',
-        b'{"type":"session.list","id":"7","limit":"many"}',
-        b'{"type":["session.list"],"id":"7"}',
-        b'{"id":"7"}',
-        b'{"type":"hello","protocol":1,"id":"7"}',
-        b'{"type":"message.model","id":"7"}',
-        b"[" * 100_000,
-        b'{"type":"session.list","id":"7","workspace":' + b'{"a":' * 100_000,
-        b'{"type":"session.list","id":' + b"9" * 10_000 + b"}",
-        b'{"type":"session.list","id":"' + b"x" * 100_000 + b'","limit":""}',
+        (b"not json", ""),
+        (b"", ""),
+        (b"{", ""),
+        (b"[]", ""),
+        (b"null", ""),
+        (b'{"type":"no.such","id":"7"}', "7"),
+        (b'{"type":"session.list","id":"7","limit":"many"}', "7"),
+        (b'{"type":["session.list"],"id":"7"}', "7"),
+        (b'{"id":"7"}', "7"),
+        (b'{"type":"hello","protocol":1,"id":"7"}', "7"),
+        (b'{"type":"message.model","id":"7"}', "7"),
+        (b'{"type":"session.list","id":7}', "7"),
+        (b'{"type":"session.list","id":7.5}', ""),
+        (b'{"type":"session.list","id":null}', ""),
+        (b'{"type":"session.list","id":["7"]}', ""),
+        (b"[" * 100_000, ""),
+        (b'{"type":"session.list","id":"7","workspace":' + b'{"a":' * 100_000, "7"),
+        (b'{"type":"session.list","id":' + b"9" * 10_000 + b"}", ""),
+        (b'{"type":"session.list","id":"' + b"x" * 100_000 + b'","limit":""}', ""),
+        (
+            b'{"type":"session.list","limit":5,"query":"a \\" \\u00e4","id" : "7\\n\\"","workspace":"cut o',
+            '7\n"',
+        ),
+        (b'{"type":"session.list","deep":{"id":"8"},"id":"7",}', ""),
+        (b'{"type":"session.list","id":"8","id":"7"}, {', "8"),
+        (b'{"type":"session.list","query":"\\"id\\":\\"8\\"","id":7,}', "7"),
+        (b'{"type":"session.list","id":"cut o', ""),
+        (b'{"type":"session.list","id":12', ""),
+        (b'{"' + b"\\" * 200_000, ""),
     ],
-    ids=lambda message: message[:30].decode(),
+    ids=lambda value: value[:30].decode() if isinstance(value, bytes) else None,
 )
-def test_what_is_no_command_is_said_to_be_none(keep: Keep, message: bytes) -> None:
-    """It is answered with `command_invalid`, with its id if it has one that is short; the connection goes on."""
+def test_an_invalid_frame_is_answered_under_its_id(keep: Keep, message: bytes, id_: str) -> None:
+    """It is answered with `command_invalid` and its id, if it has one that can be read and is short; else the message says
+    which frame it is about. The connection stays open."""
     with keep.client(keep.tokens["owner"]) as line:
+        assert "result" in line.command("session.list")
         line.send(message)
         said = line.receive()
-        assert said["error"]["code"] == "command_invalid"
+        assert (said["id"], said["error"]["code"]) == (id_, "command_invalid")
+        details = said["error"]["details"]
+        assert details["frame"] == 2
+        assert message.decode().startswith(details["begins"])
+        if not id_:
+            assert (
+                f"(frame 2 after hello, {len(message):,} characters, which begins" in said["error"]["message"]
+            )
         assert len(json.dumps(said)) < 2_000
         assert "result" in line.command("session.list")
 

@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 
 from jaato.errors import JaatoError, Overloaded
+from jaato.lazy_pattern import lazy_pattern
 from jaato.log import logger
 from jaato.protocol.codec import COMMANDS, encode
 from jaato.protocol.commands import Command
@@ -46,6 +47,23 @@ MAX_INVALID_FRAMES = 20
 """The most invalid frames before the client is disconnected."""
 
 
+MAX_ID_CHARS = 200
+"""The longest id that the reply to an invalid frame repeats."""
+SHOWN_CHARS = 80
+READ_CHARS = 65_536
+STRING = r'"(?:[^"\\]|\\.)*+"'
+BEGINNING_WITH_ID = lazy_pattern(
+    rf'\s*+\{{(?:\s*+(?!"id"\s*+:){STRING}\s*+:\s*+(?:{STRING}|[-+.\w]++)\s*+,)*+\s*+"id"\s*+:\s*+({STRING}|\d++(?=\s*+[,}}]))'
+)
+"""The beginning of a JSON object up to the value of its `id`, with texts, numbers and constants before it."""
+
+
+class NamedFrame(msgspec.Struct):
+    """A frame of any type, as far as its reply needs it."""
+
+    id: str | int = ""
+
+
 class Socket(Wire, Protocol):
     """A connection of the transport."""
 
@@ -76,7 +94,7 @@ class ClientConnection:
         self._socket = socket
         self._admission = admission
         self._tasks: set[asyncio.Task[None]] = set()
-        self._mistakes = 0
+        self._frames = self._mistakes = 0
 
     async def serve(self) -> None:
         """Serve until the client disconnects."""
@@ -138,6 +156,7 @@ class ClientConnection:
 
     async def _handle_frame(self, handlers: CommandHandlers, text: str) -> bool:
         """Handle one frame; returns whether to continue."""
+        self._frames += 1
         try:
             command = COMMANDS.decode(text)
         except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
@@ -145,8 +164,7 @@ class ClientConnection:
             if self._mistakes > MAX_INVALID_FRAMES:
                 await self._socket.disconnect(NOT_UNDERSTOOD, "too many frames that are no command")
                 return False
-            problem = Problem("command_invalid", f"This is no command: {str(error)[:500]}")
-            self._send(Reply(id_of(text), error=problem))
+            self._send(invalid_frame_reply(text, self._frames, str(error)))
             return True
         if len(self._tasks) >= MAX_CONCURRENT:
             refused = Overloaded(f"At most {MAX_CONCURRENT} commands at once; wait for replies.")
@@ -198,13 +216,25 @@ def printable_name(text: str) -> str:
     return "".join(letter for letter in text if letter.isprintable())[:80].strip()
 
 
-def id_of(text: str) -> str:
-    """The id of a frame that is no command, if it has one."""
+def invalid_frame_reply(text: str, number: int, reason: str) -> Reply:
+    """The reply to the frame of this number, counted from `hello`, which is 0. It has the id of the frame; where none can be
+    read, the message quotes the beginning of the frame."""
+    id_ = read_id(text)
+    begins = text[:SHOWN_CHARS]
+    which = "" if id_ else f" (frame {number} after hello, {len(text):,} characters, which begins {begins!r})"
+    message = f"This is no command{which}: {reason[:500]}. Send an object with type and a text as id."
+    return Reply(id_, error=Problem("command_invalid", message, details={"frame": number, "begins": begins}))
 
-    class Named(msgspec.Struct):
-        id: str = ""
 
+def read_id(text: str) -> str:
+    """The id of a frame that is no command; empty where it has none, or one that is no short text or whole number. Of what is
+    no JSON, the id that stands before any list or object is read."""
     try:
-        return decode_json(text, Named).id[:200]
+        found = decode_json(text, NamedFrame).id
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return ""
+        match = BEGINNING_WITH_ID.match(text[:READ_CHARS])
+        try:
+            found = msgspec.json.decode(match[1], type=str | int) if match else ""
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            return ""
+    return str(found) if len(str(found)) <= MAX_ID_CHARS else ""
