@@ -206,8 +206,8 @@ def test_images_that_providers_refuse_are_refused(tmp_path: Path) -> None:
                 assert "\x1b" not in reply.error.message
             text = server.hub.store.put_blob(session_id, b"text")
             for blob, code in (("0" * 64, "store"), (text, "image_refused")):
-                media = {"type": "media", "mime_type": "image/png", "blob": blob}
-                reply = await raw.ask("message.send", text="look", attachments=[media])
+                given = {"type": "media", "mime_type": "image/png", "blob": blob}
+                reply = await raw.ask("message.send", text="look", attachments=[given])
                 assert reply.error is not None
                 assert reply.error.code.startswith(code)
             await raw.ask("message.send", text="look", files=[file("a.gif", PNG)])

@@ -83,6 +83,13 @@ async def test_mcp_servers_are_shown_and_restarted(work: Path) -> None:
         await one.see("27  off  Say")
         await one.press("ctrl+d")
         await one.see("27  Say")
+        await one.press("ctrl+x")
+        await one.see("- raw", "switched off")
+        servers_file = work.parent / "home" / ".mcp.json"
+        assert json.loads(servers_file.read_text())["mcpServers"]["raw"]["disabled"] is True
+        await one.press("ctrl+x")
+        await one.see("✓ raw", "started")
+        assert "disabled" not in servers_file.read_text()
         servers = [
             one for one in psutil.Process().children(recursive=True) if "raw.py" in " ".join(one.cmdline())
         ]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -28,7 +28,9 @@ from jaato.tools.permissions.trust import content_hash
 from jaato.tools.remote.sources import (
     SourceContext,
     SourceDirectory,
+    edit_file,
     find_conflict,
+    require_entry,
     resolve_links,
     with_marks,
 )
@@ -235,6 +237,36 @@ class Directory(SourceDirectory[ServerConfig]):
             return self.get_enabled(name)
         except ConfigError as error:
             raise ServerUnusable(str(error)) from None
+
+    def switch(self, name: str, *, disabled: bool) -> str:
+        """Disable a server, or enable it again, in the file that configures it and in this directory; returns what was done.
+        It needs trust as before. Blocks. Raises `ServerUnusable`, `ConfigError`, OSError."""
+        config = self.get_configured(name)
+        if config.scope == "argument":
+            raise ServerUnusable(
+                f"The MCP server {name!r} is in no file: the program that began this session gives it."
+            )
+        path, within = self.file(config.scope)
+        written: list[ServerConfig] = []
+
+        def change(entries: dict[str, Any]) -> None:
+            require_entry(ServerConfig, entries, name)
+            entry = entries[name]
+            ServerConfig.parse(name, entry, config.scope, path)
+            if disabled:
+                entry["disabled"] = True
+            else:
+                entry.pop("disabled", None)
+                if not entry.get("enabled", True):
+                    del entry["enabled"]
+            written.append(ServerConfig.parse(name, entry, config.scope, path))
+
+        edit_file(ServerConfig, path, within, self.context.state_dir, change)
+        self.sources[name] = msgspec.structs.replace(config, disabled=disabled)
+        done = f"The MCP server {name!r} is switched {'off' if disabled else 'on'} in {path}, here and in new sessions."
+        if not disabled and not self.trusts(written[0]):
+            return f"{done} These need trust in the changed entry: `jaato mcp trust {name}`."
+        return done
 
     def needs_login(self, config: ServerConfig) -> bool:
         """Whether the last request to the server needed a login."""

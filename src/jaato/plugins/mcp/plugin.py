@@ -41,7 +41,7 @@ MAX_STARTING = 20
 """Servers without a manifest that one session starts at once to learn their tools; a later search starts the others."""
 MAX_ROWS = 200
 MAX_TEXT = 300
-USAGE = "mcp [json | connect NAME | restart NAME]"
+USAGE = "mcp [json | connect NAME | restart NAME | disable NAME | enable NAME]"
 
 
 class MCPToolPlugin(Plugin):
@@ -69,7 +69,7 @@ class MCPToolPlugin(Plugin):
 
     def _tools_of(self, name: str) -> list[Tool]:
         config = self.directory.sources[name]
-        review = self.directory.review(config)
+        review = None if config.disabled else self.directory.review(config)
         if review is None:
             return []
         others = [tool for one, tools in self._offered.items() if one != name for tool in tools]
@@ -215,7 +215,8 @@ class MCPToolPlugin(Plugin):
         }
 
     async def _run_command(self, line: str) -> str | dict[str, Any]:
-        """Carry out what follows `mcp`. Raises `ToolError` for a server that does not start."""
+        """Carry out what follows `mcp`. Raises `ToolError` for a server that does not start, `ConfigError` for one that is not
+        configured."""
         match line.split():
             case []:
                 rows = await anyio.to_thread.run_sync(self.mcp_servers)
@@ -225,6 +226,12 @@ class MCPToolPlugin(Plugin):
                 for row in shown["servers"]:
                     row["tool_names"] = [one.name for one in self._offered.get(row["name"], ())][:MAX_ROWS]
                 return shown
+            case ["enable" | "disable" as verb, name]:
+                done = await anyio.to_thread.run_sync(
+                    functools.partial(self.directory.switch, name, disabled=verb == "disable")
+                )
+                self._replace_tools(name)
+                return done
             case ["restart", name]:
                 await self.servers.restart(name)
                 return render_rows({"servers": [self._server_row(self.directory.entry(name))]})

@@ -223,9 +223,38 @@ def edit_source(
     replace: bool = False,
 ) -> None:
     """Put an entry into a file, the user's own or, `within` it, a workspace's, which is made when there is none; with None
-    take it out, broken or not. One process at a time, whole or not at all. Raises `ConfigError`, OSError."""
+    take it out, broken or not. Raises as `edit_file`."""
     if entry is not None:
         parse_entry(kind, path, within, name, entry)
+
+    def change(entries: dict[str, Any]) -> None:
+        if entry is None:
+            require_entry(kind, entries, name)
+            del entries[name]
+            return
+        if name in entries and not replace:
+            raise Malformed(f"has a {kind.SHORT} {name!r} already; give --replace, or another name")
+        entries[name] = entry
+
+    edit_file(kind, path, within, state_dir, change)
+
+
+def require_entry(kind: type[C], entries: dict[str, Any], name: str) -> None:
+    """Raise `Malformed` where a file has no entry of this name."""
+    if name not in entries:
+        listed = f"`jaato {kind.COMMAND} list` shows where each one is"
+        raise Malformed(f"has no {kind.SHORT} {name!r}; {listed}")
+
+
+def edit_file(
+    kind: type[C],
+    path: Path,
+    within: Path | None,
+    state_dir: Path,
+    change: Callable[[dict[str, Any]], None],
+) -> None:
+    """Change the entries of a file, whose other content stays. One process at a time, whole or not at all. Raises
+    `ConfigError`, also for a `Malformed` of the change, and OSError."""
     target = resolve_links(path)
     if within is not None and not target.is_relative_to(resolve_links(within)):
         raise ConfigError(
@@ -239,15 +268,7 @@ def edit_source(
             entries = document.setdefault(key, {})
             if not isinstance(entries, dict):
                 raise Malformed(f'has a "{key}" that is no object; correct it')
-            if entry is None and name not in entries:
-                listed = f"`jaato {kind.COMMAND} list` shows where each one is"
-                raise Malformed(f"has no {kind.SHORT} {name!r}; {listed}")
-            if name in entries and entry is not None and not replace:
-                raise Malformed(f"has a {kind.SHORT} {name!r} already; give --replace, or another name")
-            if entry is None:
-                del entries[name]
-            else:
-                entries[name] = entry
+            change(entries)
             check_shape(document)  # what came twice would be lost
         except Malformed as error:
             raise ConfigError(f"{path} {error}.") from None

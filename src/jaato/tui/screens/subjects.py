@@ -291,10 +291,16 @@ class McpSubject(Subject):
             "enter": Action("start, list again", partial(self._run, "connect")),
             "ctrl+r": Action("restart", partial(self._run, "restart")),
             "ctrl+d": Action("its tools off or on", self._toggle),
+            "ctrl+x": Action("off or on for good", self._switch),
         }
 
     async def _run(self, verb: str, row_id: str) -> None:
         await self._link.session.execute("mcp", f"{verb} {row_id}")
+
+    async def _switch(self, row_id: str) -> None:
+        is_off = self._servers[row_id]["state"] == "switched off"
+        text = await self._link.session.execute("mcp", f"{'enable' if is_off else 'disable'} {row_id}")
+        self._link.console.note(text)
 
     async def _toggle(self, row_id: str) -> None:
         tools, session = self._tools(row_id), self._link.session
