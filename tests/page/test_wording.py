@@ -13,7 +13,6 @@ from jaato.cli.output.printer import (
     call_text,
     compaction_text,
     event_lines,
-    price_text,
     retry_text,
     summary_line,
     turn_end_lines,
@@ -30,6 +29,7 @@ from jaato.protocol.events import (
     TurnCompleted,
 )
 from jaato.protocol.messages import Problem, Usage
+from jaato.settings.budgets import price_text
 from jaato.tui.panels import abbreviate_count
 from jaato.tui.transcript.blocks import format_duration
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jaato.agent.limits.budget_account import parse_answer
 from jaato.errors import ConfigError
-from jaato.settings.budgets import format_amount, parse_amount, parse_budgets
+from jaato.settings.budgets import format_amount, parse_amount, parse_budgets, price_text
 
 
 @pytest.mark.parametrize(
@@ -116,3 +116,14 @@ def test_an_answer_of_hundreds_of_digits_is_no_amount() -> None:
 def test_amounts_are_read_as_they_are_shown(unit: Any, value: int) -> None:
     """What a question shows can be typed as its answer."""
     assert parse_amount(format_amount(unit, value)) == (unit, value)
+
+
+def test_a_price_is_worded_in_one_way() -> None:
+    """No price, an unknown one, small and large ones, and one to which unknown ones are added."""
+    assert [price_text(one) for one in (None, 0, 0.01234, 1234.5)] == [
+        "price unknown",
+        "$0",
+        "$0.0123",
+        "$1,234.50",
+    ]
+    assert price_text(2.0, is_partial=True) == "at least $2.00"

@@ -117,3 +117,11 @@ def format_amount(unit: Unit, value: float) -> str:
     minutes, seconds = divmod(rest, 60)
     parts = [f"{hours:.0f}h" if hours else "", f"{minutes:.0f}m" if minutes else ""]
     return "".join(parts) + (f"{seconds:.3g}s" if seconds or not (hours or minutes) else "")
+
+
+def price_text(cost_usd: float | None, *, is_partial: bool = False) -> str:
+    """A price for people; None is an unknown one. `is_partial`: that of some calls is unknown, and more comes on top."""
+    if cost_usd is None:
+        return "price unknown"
+    text = format_amount("usd", cost_usd) if cost_usd else "$0"
+    return f"at least {text}" if is_partial else text

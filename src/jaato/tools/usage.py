@@ -11,7 +11,7 @@ from jaato.abc.store import Damaged, UsageRow
 from jaato.errors import ConfigError
 from jaato.protocol.messages import Usage
 from jaato.protocol.usage import AgentBegan, CallUsed, ReplyUsed, SummaryUsed, TurnUsed, UsageRecord
-from jaato.settings.budgets import format_amount
+from jaato.settings.budgets import price_text
 
 Group = Literal["day", "session", "agent", "model", "tool"]
 GROUPS: tuple[Group, ...] = get_args(Group)
@@ -66,10 +66,9 @@ class Totals(msgspec.Struct):
     @property
     def price_text(self) -> str:
         """The price for people; `at least` where that of some calls is unknown."""
-        if self.is_price_unknown:
-            return "price unknown"
-        text = format_amount("usd", self.cost_usd) if self.cost_usd else "$0"
-        return f"at least {text}" if self.unpriced_calls else text
+        return price_text(
+            None if self.is_price_unknown else self.cost_usd, is_partial=self.unpriced_calls > 0
+        )
 
 
 class UsageReport:

@@ -13,9 +13,10 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from jaato.cli.output.console import one_line
-from jaato.cli.output.printer import price_text, shorten_model
+from jaato.cli.output.printer import shorten_model
 from jaato.protocol.events.state import AgentView, State
 from jaato.protocol.specs import Plan
+from jaato.settings.budgets import price_text
 from jaato.tui.preferences import KeyNames
 from jaato.tui.transcript.blocks import SPINNER
 from jaato.tui.transcript.lines import add_prefix, clean, cut_line, lay_out_words

@@ -32,7 +32,7 @@ from jaato.protocol.events import (
 from jaato.protocol.events.state import AgentView
 from jaato.protocol.messages import Text, ToolResult, Usage
 from jaato.protocol.specs import SandboxView
-from jaato.settings.budgets import format_amount
+from jaato.settings.budgets import format_amount, price_text
 from jaato.tools.permissions.access import access_text
 
 MAX_LINES = 8
@@ -347,13 +347,6 @@ def compaction_text(event: GcCompleted) -> str:
     if event.cleared:
         freed += f", {event.cleared} tool results cleared"
     return one_line(f"context compacted, {freed} ({event.strategy}: {event.reason})", MAX_LINE_CHARS)
-
-
-def price_text(cost_usd: float | None) -> str:
-    """A price for people."""
-    if cost_usd is None:
-        return "price unknown"
-    return format_amount("usd", cost_usd) if cost_usd else "$0"
 
 
 def usage_text(usage: Usage) -> str:

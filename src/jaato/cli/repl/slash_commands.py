@@ -14,12 +14,13 @@ import msgspec
 from jaato.cli.arguments.values import absolute_model, read_attachment
 from jaato.cli.connect import same_state_dir
 from jaato.cli.output.console import one_line
-from jaato.cli.output.printer import price_text, sandbox_lines, summary_line, usage_text
+from jaato.cli.output.printer import sandbox_lines, summary_line, usage_text
 from jaato.cli.output.transcript import file_text, plans_lines
 from jaato.errors import ConfigError, JaatoError, SessionNotFound
 from jaato.protocol.commands import SessionFork, SessionUpdate, TaskStop, TurnContinue
 from jaato.protocol.frames import Done, Opened
 from jaato.settings import environment
+from jaato.settings.budgets import price_text
 
 if TYPE_CHECKING:
     from jaato.cli.output.console import Look
