@@ -235,6 +235,31 @@ def test_images(desk: Desk) -> None:
     assert len(desk.sessions()) == 1
 
 
+def test_undo_is_no_prompt_and_works_in_a_chat(desk: Desk) -> None:
+    """`run` names the command for `/undo`, which takes back what an earlier run has changed, outside git, a binary file too."""
+    (desk.work / "old.bin").write_bytes(bytes(range(256)))
+    activate = call("get_tool_schemas", names=["writeNewFile", "removeFile"])
+    steps = (
+        activate,
+        call("writeNewFile", path="new", content="x"),
+        call("removeFile", path="old.bin"),
+        say("done"),
+    )
+    script = desk.script(*steps)
+    assert desk.run("run", *script, "--yes", "change files").returncode == 0
+    made = desk.run("run", *script, "--continue", "/undo")
+    assert (made.returncode, "run `jaato chat --continue /undo`" in made.stderr) == (2, True), made.stderr
+    assert (desk.work / "new").exists()
+    made = desk.run("chat", "--continue", "/undo", stdin="/undo\n")
+    assert made.returncode == 0
+    assert (
+        'Took back what changed since "change files":\n  new: removed\n  old.bin: brought back' in made.stderr
+    )
+    assert "There is nothing to undo" in made.stderr
+    assert (desk.work / "old.bin").read_bytes() == bytes(range(256))
+    assert not (desk.work / "new").exists()
+
+
 def test_sampling_and_system_prompt_reach_the_session(desk: Desk) -> None:
     """--system-prompt replaces the prompt of a new session."""
     desk.run(

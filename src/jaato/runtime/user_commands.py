@@ -108,6 +108,11 @@ async def check_prompt(registry: PluginRegistry, text: str) -> None:
     if not name:
         return
     prompts = await anyio.to_thread.run_sync(list_stored_prompts, registry)
+    if name not in prompts and is_user_command(registry, name):
+        raise ConfigError(
+            f"/{name} is a command and no prompt: type it in a chat, or run `jaato chat --continue /{name}`. To send the text "
+            "as it is, begin it with a space."
+        )
     if name not in prompts:
         known = ", ".join(f"/{one}" for one in list(prompts)[:MAX_NAMED])
         there = f"there are {known}" if known else ".jaato/commands/NAME.md makes one"
@@ -115,6 +120,12 @@ async def check_prompt(registry: PluginRegistry, text: str) -> None:
             f"There is no command /{name}, and no stored prompt of that name ({there}); /help in a chat lists all. To send "
             "the text as it is, begin it with a space."
         )
+
+
+def is_user_command(registry: PluginRegistry, name: str) -> bool:
+    """Whether a session or one of its plugins has a command of this name."""
+    commands = (toolset.commands for toolset in registry.toolsets())
+    return any(one.name == name for one in SESSION_COMMANDS) or any(name in found for found in commands)
 
 
 async def run_session_command(session: Session, name: str, rest: str) -> str | None:

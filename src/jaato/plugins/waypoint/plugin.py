@@ -169,8 +169,8 @@ class WaypointPlugin(Plugin):
             return f"Usage: {UNDO_USAGE}"
         restorer, session, force = self._restorer(call), session_of(call), "--force" in flags
         try:
-            messages = session.state.messages if session is not None else ()
-            point = await restorer.find_undo_point(messages, force=force)
+            log = session.journal.store.read(session.state.session_id) if session is not None else ()
+            point = await restorer.find_undo_point(log, force=force)
             if point is None:
                 return "There is nothing to undo: no change of a file by a tool of this session is in effect."
             if "--dry-run" in flags:

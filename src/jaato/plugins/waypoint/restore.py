@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from jaato.abc.store import Damaged
 from jaato.errors import ToolError
 from jaato.plugins.waypoint.past_state import (
     ABSENT,
@@ -18,9 +19,9 @@ from jaato.plugins.waypoint.past_state import (
     PathContent,
     read_path,
 )
-from jaato.plugins.waypoint.undo import UndoPoint, find_kept_point, find_undo_point
+from jaato.plugins.waypoint.undo import UndoPoint, find_kept_point, find_undo_point, group_calls
 from jaato.protocol import events
-from jaato.protocol.messages import Message
+from jaato.protocol.events import Event
 from jaato.protocol.specs import Owner, Waypoint
 from jaato.tools.call import Call, replace_surrogates
 from jaato.tools.filesystem.atomic_replace import FileChanged
@@ -293,13 +294,16 @@ class WaypointRestorer:
         await self._run_in_thread(lambda: self._changes.backups.pin(self._session_id, marks))
         return found
 
-    async def find_undo_point(self, messages: Iterable[Message], *, force: bool = False) -> UndoPoint | None:
-        """The point before the newest changes of this session that are in effect; None for no changes. With `force` first
-        what the last restore has kept. Raises `ToolError`s."""
+    async def find_undo_point(
+        self, log: Iterable[Event | Damaged], *, force: bool = False
+    ) -> UndoPoint | None:
+        """The point before the newest changes of this session, which has this log, that are in effect; None for no changes.
+        With `force` first what the last restore has kept. Raises `ToolError`s."""
         records = await self._run_in_thread(lambda: self._changes.backups.since(""))
         own = [record for record in records if record.session_id == self._session_id]
-        point = find_kept_point(own, self._log.tree, messages) if force else None
-        while (point := point or find_undo_point(own, self._log.tree, messages)) is not None:
+        groups = await self._run_in_thread(lambda: group_calls(log if own else ()))
+        point = find_kept_point(own, self._log.tree, groups) if force else None
+        while (point := point or find_undo_point(own, self._log.tree, groups)) is not None:
             plan = (await self.look_at(point, force=force)).plan
             if plan or plan.kept:
                 return point

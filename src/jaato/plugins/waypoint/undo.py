@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from jaato.protocol.messages import Message
+from jaato.abc.store import Damaged
+from jaato.protocol.events import Event, MessageUser, ToolCallStart
 from jaato.tools.filesystem.backup_directory import Record, id_before
 from jaato.tools.waypoints import RESTORING, START, Tree
 
@@ -19,13 +20,20 @@ class UndoPoint(NamedTuple):
     label: str
 
 
-def find_undo_point(records: Sequence[Record], tree: Tree, messages: Iterable[Message]) -> UndoPoint | None:
+class CallGroups(NamedTuple):
+    """Which message of the user each call followed, by the call's id, and the beginnings of these messages."""
+
+    followed: Mapping[str, int]
+    labels: Sequence[str]
+
+
+def find_undo_point(records: Sequence[Record], tree: Tree, groups: CallGroups) -> UndoPoint | None:
     """The point before the newest changes that are in effect; None for no changes. `records` are the session's, oldest first.
 
-    Changes belong together if their calls followed the same message of the user. A call of which the messages know nothing,
-    such as one of a subagent, is taken by itself.
+    Changes belong together if their calls followed the same message of the user. A call of which the log knows nothing is
+    taken by itself.
     """
-    followed, labels = group_calls(messages)
+    followed, labels = groups
     live = list_live_changes(records, tree)
     if not live:
         return None
@@ -37,26 +45,27 @@ def find_undo_point(records: Sequence[Record], tree: Tree, messages: Iterable[Me
     return UndoPoint(id_before(first.id), labels[group])
 
 
-def find_kept_point(records: Sequence[Record], tree: Tree, messages: Iterable[Message]) -> UndoPoint | None:
+def find_kept_point(records: Sequence[Record], tree: Tree, groups: CallGroups) -> UndoPoint | None:
     """The point that the last restore went to, where it kept files and nothing has changed since; else None."""
     waypoint = tree.waypoints[tree.current]
     inside = [record for record in records if record.id > waypoint.mark]
     if tree.saved or not inside or inside[-1].action != RESTORING:
         return None
-    followed, labels = group_calls(messages)
-    return UndoPoint(waypoint.mark, labels[followed.get(inside[0].call_id, 0)])
+    return UndoPoint(waypoint.mark, groups.labels[groups.followed.get(inside[0].call_id, 0)])
 
 
-def group_calls(messages: Iterable[Message]) -> tuple[Mapping[str, int], Sequence[str]]:
-    """Which message of the user each call followed, by the call's id, and the beginnings of these messages."""
+def group_calls(log: Iterable[Event | Damaged]) -> CallGroups:
+    """The calls of a session's log, those of subagents and those that compaction has removed from the context among them."""
     followed: dict[str, int] = {}
     labels = [""]
-    for message in messages:
-        if message.role == "user" and message.source == "user":
-            words = " ".join(message.words.split())
-            labels.append(f"{words[:MAX_LABEL_CHARS]}…" if len(words) > MAX_LABEL_CHARS else words)
-        followed |= dict.fromkeys((call.id for call in message.function_calls), len(labels) - 1)
-    return followed, labels
+    for event in log:
+        match event:
+            case MessageUser(message=message) if message.source == "user":
+                words = " ".join(message.words.split())
+                labels.append(f"{words[:MAX_LABEL_CHARS]}…" if len(words) > MAX_LABEL_CHARS else words)
+            case ToolCallStart(call_id=call_id):
+                followed[call_id] = len(labels) - 1
+    return CallGroups(followed, labels)
 
 
 def list_live_changes(records: Sequence[Record], tree: Tree) -> Sequence[Record]:
