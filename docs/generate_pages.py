@@ -159,7 +159,7 @@ def settings_page() -> str:
     for name, field in FIELDS.items():
         default = "" if field.default is None else f"`{encode(field.default).decode()}`"
         choices = f" One of {', '.join(f'`{choice}`' for choice in field.choices)}." if field.choices else ""
-        loosened = "may tighten" if field.tighten is not None else "is not heard"
+        loosened = "may tighten" if field.tighten is not None else "is ignored"
         rows.append(
             f"| `{name}` (`JAATO_{name.upper()}`) | {field.kind} | {default} | {cell(field.help)}.{choices} | {loosened} |"
         )

@@ -101,7 +101,7 @@ def entry(tool: Tool) -> list[str]:
     spec = tool.spec
     facts = [declared(tool), f"access {spec.access}", f"about {tokens(tool)} tokens"]
     if tool.background_after_s is not None:
-        facts.append(f"goes on in the background after {tool.background_after_s:g} s")
+        facts.append(f"continues in the background after {tool.background_after_s:g} s")
     if tool.timeout_s is not None:
         facts.append(f"ends after {tool.timeout_s:g} s")
     lines = [f"### {tool.name}", "", f"{', '.join(facts).capitalize()}."]

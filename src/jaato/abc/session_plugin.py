@@ -112,7 +112,7 @@ class SessionPlugin(Protocol):
         ...
 
     def on_session_start(self, state: SavedSession, config: SessionConfig) -> None:
-        """A session begins, or goes on. One that takes the settings alone is called with these."""
+        """A session begins, or is resumed. One that takes the settings alone is called with these."""
         ...
 
     def on_turn_complete(self, state: SavedSession, config: SessionConfig) -> None:

@@ -92,8 +92,8 @@ def run_contained(tool: Tool, call: Call) -> Any:
 
 
 class CancellableCall:
-    """Awaits a coroutine as `await` does. One that goes on after it was cancelled is closed when its time is over; in
-    a shield it has all the time it needs. Time limits of its own, which it cancels itself by and goes on, are its affair.
+    """Awaits a coroutine as `await` does. One that continues after its cancellation is closed at its deadline; inside a
+    shield there is no deadline. Its own time limits, by which it cancels itself and continues, stay its own.
 
     A coroutine that resists even that is left where it is, and never resumed.
     """
@@ -151,7 +151,7 @@ def make_cancellable(value: Any, name: str, runner: asyncio.Task[Any] | None) ->
 
 MAX_CALLS_AT_ONCE = 8
 ResumeCall = Callable[[ToolCall, ToolCallStart], Awaitable[bool]]
-"""Ends a call that an earlier process has begun; False where it is to be made again, as its tool goes on where it was."""
+"""Ends a call that an earlier process has begun; False where it is to be made again, as its tool resumes where it was."""
 
 
 class ToolContext(Struct, frozen=True):

@@ -60,7 +60,7 @@ def run_worker(inbox: SimpleQueue[Job | None]) -> None:
     while (job := inbox.get()) is not None:
         work, workers = job
         deliver = work()
-        stays = workers.keep(inbox)  # before the caller goes on, so that its next call finds this thread
+        stays = workers.keep(inbox)  # before the caller continues, so that its next call finds this thread
         deliver()
         del job, work, deliver
         if not stays:

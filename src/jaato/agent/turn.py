@@ -115,7 +115,7 @@ TurnBody = Callable[[Turn], Awaitable[ReplyFields | None]]
 
 
 class TurnRunner:
-    """Runs the turns of one agent, one at a time. `is_busy`: something runs; `is_stopping`: it was told to stop."""
+    """Runs the turns of one agent, one at a time. `is_busy`: something runs; `is_stopping`: its stop was requested."""
 
     def __init__(self, context: TurnContext) -> None:
         self._context = context
@@ -339,7 +339,7 @@ class TurnRunner:
             raise with_advice(error, TOO_LARGE.format(limit=model.limit.tokens)) from None
 
     def check_stopped(self, why: str) -> None:
-        """Raise `CancelledException` when the turn was told to stop."""
+        """Raise `CancelledException` when a stop of the turn was requested."""
         if self.is_stopping:
             raise CancelledException(why)
 

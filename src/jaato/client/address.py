@@ -147,7 +147,7 @@ def check_owner(connection: socket.socket, address: Address) -> None:
     except (AttributeError, OSError):
         return  # where the kernel does not say, the mode of the directory has to do
     if struct.unpack("3i", packed)[1] not in (os.geteuid(), 0):
-        raise ConnectionFault(f"What answers at {address} is another user's; nothing was said to it.")
+        raise ConnectionFault(f"What answers at {address} is another user's; nothing was sent to it.")
 
 
 def no_server(address: Address, error: OSError) -> ConnectionFault:

@@ -213,7 +213,7 @@ class SocketTransport:
             self._socket.settimeout(REPLY_S)
             self._socket.sendall(frame(TEXT, message))
         except TimeoutError:
-            raise ServerGone("The server does not read what is said to it.") from None
+            raise ServerGone("The server does not read what is sent to it.") from None
         except OSError as error:
             raise ServerGone(f"The connection to the server was lost: {error.strerror}.") from None
 

@@ -30,7 +30,7 @@ MAX_ROWS = 100
 
 
 class BackgroundPlugin(Plugin):
-    """Work that goes on while the model does something else."""
+    """Work that continues while the model does something else."""
 
     name = "background"
 

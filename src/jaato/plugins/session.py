@@ -261,7 +261,7 @@ class FileSessionPlugin(SessionFiles):
     def on_session_start(
         self, state: SavedSession | SessionConfig, config: SessionConfig | None = None
     ) -> None:
-        """A session begins, or goes on; with the settings alone, as the documents print it, it is not known yet which."""
+        """A session begins, or is resumed; with the settings alone, as the documents print it, it is not known yet which."""
         if isinstance(state, SessionConfig):
             self._use(state)
         else:

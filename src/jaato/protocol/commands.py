@@ -176,9 +176,9 @@ class SessionCreate(CommandBase, frozen=True, kw_only=True, omit_defaults=True, 
     """Servers of the Model Context Protocol for this session, by name, as in `.mcp.json`; they need no trust, as the client
     gives them."""
     resume: bool = False
-    """Go on with the newest session of the workspace."""
+    """Resume the newest session of the workspace."""
     passing: bool = False
-    """Whether all this holds for this client's visit alone: when it detaches, the session is put down, its background
+    """Whether all this holds for this client's visit alone: when it detaches, the session is evicted, its background
     tasks stopped; when its connection is lost, once the session has nothing more to do."""
     attach: bool = True
     serves_files: ServedFiles | None = None

@@ -47,7 +47,7 @@ class Hello(Struct, frozen=True, tag="hello", tag_field="type", omit_defaults=Tr
     protocol: int
     client: str = ""
     name: str = ""
-    """Who sits there, to be shown to others."""
+    """The name of its user, to be shown to others."""
     token: str = ""
 
 
@@ -79,7 +79,7 @@ class Opened(Struct, frozen=True, tag="opened", tag_field="type", omit_defaults=
     reason: str = ""
     """Which provider and model answer, and why these; where a session was made or opened."""
     agent_id: str = ""
-    """The agent that is spoken to."""
+    """The agent that gets the messages."""
     notice: str = ""
     """A notice for the user: another session has the same name, or the log is damaged."""
     workspace: str = ""
@@ -103,7 +103,7 @@ class Settled(Struct, frozen=True, tag="settled", tag_field="type", omit_default
 
 
 class Said(Struct, frozen=True, tag="said", tag_field="type", omit_defaults=True):
-    """What a user command printed."""
+    """The output of a user command."""
 
     text: str
 

@@ -34,7 +34,7 @@ class ErrorBody(Struct, frozen=True):
     """An error object: each vendor fills some of the fields, the rest is empty.
 
     `code` and `type` are words in lower case (a numeric code as its digits), `status` is Google's word for it,
-    `number` an HTTP status told in the body; the message is one bounded line. `limit` and `tokens` are llama.cpp's numbers
+    `number` an HTTP status given in the body; the message is one bounded line. `limit` and `tokens` are llama.cpp's numbers
     of a request that is too long.
     """
 

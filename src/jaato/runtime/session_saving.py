@@ -52,7 +52,7 @@ SESSION_PLUGINS: NamedPlugins[SessionPlugin] = NamedPlugins(
 
 class RestoreTarget(msgspec.Struct, frozen=True):
     """What a session from a file takes over from the one it is resumed from: nothing in a file decides where it works,
-    what it is told first, who answers, or what it may do."""
+    its system prompt, its model, or its permissions."""
 
     workspace: str
     provider: str
@@ -217,7 +217,7 @@ def load_session_plugin(
 
 
 def place_plugin(plugin: SessionPlugin, workspace: Path) -> SessionPlugin:
-    """The plugin, told where it works if it wants to know."""
+    """The plugin, with its workspace set if it has a method for that."""
     settle = getattr(plugin, "set_workspace_path", None)
     if callable(settle):
         settle(str(workspace))
@@ -234,7 +234,7 @@ HOOK_S = 60.0
 class SessionSaving:
     """One session and what keeps it. Everything but the plugin's own methods happens on the loop.
 
-    With `asked_only` nothing is saved unless somebody says so: the workspace has no settings for it.
+    With `asked_only` nothing is saved unless it is requested: the workspace has no settings for it.
     """
 
     def __init__(
@@ -264,7 +264,7 @@ class SessionSaving:
         await self.begin()
 
     async def begin(self) -> None:
-        """The session has begun, or goes on."""
+        """The session has begun, or is resumed."""
         if not self._asked_only:
             hook = find_start_hook(self.plugin)
             await self._run_later(self._hook(hook, head_of(self._session)), "on_session_start")
@@ -286,14 +286,14 @@ class SessionSaving:
         return lambda: self._run(lambda: hook(head, config))
 
     async def wait_idle(self) -> None:
-        """Wait until the plugin has heard of everything so far."""
+        """Wait until the plugin was called for every event so far."""
         while self._hooks:
             await asyncio.wait(self._hooks)
 
     async def _run_later(
         self, work: Callable[[], Awaitable[object]], what: str, *, aloud: bool = False
     ) -> None:
-        """Do something nobody waits for; what fails is logged, with `aloud` in the session too, and harms nobody."""
+        """Run something in the background; a failure is logged, with `aloud` in the session too, and has no other effect."""
         try:
             await work()
         except BROKEN as error:
@@ -303,7 +303,7 @@ class SessionSaving:
                 self._raise(Problem(problem_of(error).code, message))
 
     def _raise(self, problem: Problem) -> None:
-        """Say in the session that something failed, if it still can be said."""
+        """Report a failure in the session, if that is still possible."""
         journal = self._session.journal
         with contextlib.suppress(JaatoError):
             journal.record(ErrorRaised(**journal.head(), error=problem))
@@ -388,7 +388,7 @@ class SessionSaving:
     # --- the end -----------------------------------------------------------------------------------------------
 
     async def on_detach(self) -> None:
-        """Nobody watches any more: save what has happened since the last time, if the settings say so."""
+        """The last client has detached: save what has happened since the last time, if the settings demand it."""
         state = self._session.state
         if self._asked_only or not self.config.auto_save_on_exit or not state.turns:
             return
@@ -397,7 +397,7 @@ class SessionSaving:
             await self._run_later(self._save, "save")
 
     async def end(self) -> None:
-        """The session ends here: it is saved as when nobody watches it, and the plugin hears of it."""
+        """The session ends here: it is saved as after the last client has detached, and the plugin is called."""
         await self.on_detach()
         self._silence()
         if not self._asked_only:

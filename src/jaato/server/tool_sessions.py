@@ -183,7 +183,7 @@ class ToolSessions:
         """List the tools of remote sources, where they are offered without discovery. Raises `ConfigError` for an
         unknown tool."""
         if not (self.offer.whole or self.offer.tools):
-            return  # they are asked when somebody looks for tools
+            return  # they are asked at the first search for tools
         await self.remote_sources.begin()
         if self._awaits_sources:
             self._plan, self._awaits_sources = self.offer.plan(self._base_plan, self.catalog), False

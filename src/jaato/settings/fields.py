@@ -72,7 +72,7 @@ FIELDS: dict[str, Field] = {
     "parallel_tools": Field("switch", True, "run the calls of one reply at the same time"),
     "deferred_tools": Field("switch", True, "declare only core tools at first"),
     "background_after_s": Field(
-        "number", 10.0, "seconds after which a slow command goes on in the background"
+        "number", 10.0, "seconds after which a slow command continues in the background"
     ),
     "subagent_depth": Field("integer", 3, "how deep subagents may nest; 0: none", tighten=fewer),
     "subagents_at_once": Field("integer", 8, "how many subagents may work at the same time", tighten=fewer),
@@ -198,7 +198,7 @@ FIELDS: dict[str, Field] = {
     "trace_content": Field(
         "switch",
         False,
-        "put into spans what was said, and the arguments and results of calls",
+        "put into spans the messages, and the arguments and results of calls",
         tighten=lambda new, old: not new,
     ),
     "tool_registry_domains": Field(

@@ -203,7 +203,7 @@ def check_directory(path: Path, file: IO[bytes]) -> None:
     file.seek(-END.size, io.SEEK_END)
     mark, _, _, here, parts, directory_bytes, _, comment_bytes = END.unpack(file.read(END.size))
     if mark != b"PK\x05\x06" or comment_bytes or here != parts:
-        raise bundle_error(path, "it is no zip archive, or one that somebody has changed")
+        raise bundle_error(path, "it is no zip archive, or one that was changed")
     if parts > MAX_PARTS or directory_bytes > MAX_DIRECTORY_BYTES:
         raise bundle_error(path, "it has too many parts")
     file.seek(0)

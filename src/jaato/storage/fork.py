@@ -133,7 +133,7 @@ def draft_session(guard: ConnectionGuard, session_id: str) -> Iterator[SessionDr
 MAX_NAME_CHARS = 200
 TICK_S = 0.002
 """Timestamps are in milliseconds: a fork is created after the last event it copies, so that the usage of the copies, which
-is that of another session, can be told from its own."""
+is that of another session, can be distinguished from its own."""
 DIGEST = lazy_pattern(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 SHARE = "INSERT OR IGNORE INTO blob SELECT ?, digest, size_bytes FROM blob WHERE session = ? AND digest = ?"
 

@@ -265,7 +265,7 @@ def check_stop(tool: Tool, arguments: dict[str, Any], place: Path, report: Repor
             report.error(
                 "stop",
                 tool.name,
-                "goes on after it was stopped: look at call.token in long loops, or be an async def",
+                "continues after it was stopped: look at call.token in long loops, or be an async def",
             )
     except JaatoError:
         pass  # it ended in time

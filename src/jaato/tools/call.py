@@ -70,7 +70,7 @@ class Call(msgspec.Struct, Generic[D], eq=False):
     (`plans`, `clarify`, `background`, …). `origin` says where a call of another program comes from; `waits_for_end` that
     the caller has no later turn, so that a slow call is not moved to the background. `stands_for` is the active tool whose
     call this one is, `alias` the other name of the tool by which the caller called it. `again`: an earlier process had
-    begun it, and it goes on. `token` is cancelled when the call is. `within_s` is how long it may run at most, where that
+    begun it, and it continues. `token` is cancelled when the call is. `within_s` is how long it may run at most, where that
     is less than the tool's own time. `access` is what a process that the call starts may reach, None without a permission
     policy: everything; `access_reason` says why that and no more. A tool that changes files appends to `changed`, so that
     clients learn of them.

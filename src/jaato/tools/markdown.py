@@ -52,7 +52,7 @@ def fence_of(line: str) -> tuple[str, str] | None:
 
 
 SLASH = re.compile(r"/([A-Za-z0-9][A-Za-z0-9._-]{0,55})(?=\s|\Z)")
-"""A stored prompt or a command, at the beginning of a message; a path goes on with another slash."""
+"""A stored prompt or a command, at the beginning of a message; a path has another slash."""
 
 
 def slash_name(text: str) -> str:

@@ -163,7 +163,7 @@ class BackgroundCapableMixin:
         return tool_name in self._background_executors()
 
     def get_auto_background_threshold(self, tool_name: str) -> float | None:
-        """Seconds after which a call of this tool goes on in the background."""
+        """Seconds after which a call of this tool continues in the background."""
         return self.auto_background_s.get(tool_name)
 
     def start_background(self, tool_name: str, args: dict[str, Any]) -> TaskHandle:

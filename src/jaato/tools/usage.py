@@ -113,7 +113,7 @@ class UsageReport:
             self._count(totals, record)
 
     def _learn(self, record: UsageRecord) -> None:
-        """Note who an agent is, and which model answers it now."""
+        """Note the name of an agent, and its present model."""
         match record:
             case AgentBegan():
                 self._names[record.agent_id] = record.name

@@ -809,7 +809,7 @@ export interface Retry {
   readonly error: Problem;
 }
 
-/** What a user command printed. */
+/** The output of a user command. */
 export interface Said {
   readonly type: "said";
   readonly text: string;

@@ -12,7 +12,7 @@ MEDIA_CHARS = 4_800
 
 class ContextChars(Struct):
     """Characters by kind. `enrichment` is what plugins added to messages, `notes` are the runtime's own messages:
-    records, summaries, notices and what subagents said."""
+    records, summaries, notices and the answers of subagents."""
 
     user: int = 0
     enrichment: int = 0

@@ -12,7 +12,7 @@ from jaato.tools.call import safe_text
 
 
 def check_verdict(given: object) -> tuple[bool, str]:
-    """What `should_collect` said. Raises `PluginError` for anything but (bool, reason)."""
+    """The result of `should_collect`. Raises `PluginError` for anything but (bool, reason)."""
     match given:
         case (bool() as wanted, str() | None as reason):
             return wanted, truncate(reason or "")
@@ -54,7 +54,7 @@ def short_repr(value: object) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """What somebody's exception says."""
+    """The message of a plugin's exception."""
     return truncate(f"{type(error).__name__}: {safe_text(error, str)}")
 
 

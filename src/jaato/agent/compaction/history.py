@@ -32,7 +32,7 @@ class Pieces(NamedTuple):
 
 
 def is_turn_start(message: Message) -> bool:
-    """Whether a turn begins with this message: somebody, not the runtime, speaks to the agent."""
+    """Whether a turn begins with this message: it comes from a user or an agent, not from the runtime."""
     return message.role == "user" and message.source in ("user", "parent")
 
 
@@ -142,7 +142,7 @@ def positions(history: Sequence[Message], proposed: object) -> dict[Key, Message
 
 
 def check_message(message: Message) -> Message:
-    """A message somebody else made, if the log can carry it."""
+    """A message that a plugin made, if the log can store it."""
     try:
         return decode_json(msgspec.json.encode(message), Message)
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:

@@ -116,8 +116,8 @@ class SummarizeGCPlugin(TruncateGCPlugin):
 
 
 class HybridGCPlugin(SummarizeGCPlugin):
-    """As `gc_summarize`, but only the newer half of what is left out is told to the model: half the price. Of the
-    older half it learns what was asked, and what a summary before said."""
+    """As `gc_summarize`, but only the newer half of what is left out is sent to the model: half the price. Of the
+    older half it gets what was asked, and the summary before."""
 
     name = "gc_hybrid"
 

@@ -66,7 +66,7 @@ class RepetitionFold(msgspec.Struct):
     """Counts repeated steps. `add_step` and `reset` cost the same for any length of the history."""
 
     nudged: bool = False
-    """Whether the model was told of the present repetition."""
+    """Whether the model got a message about the present repetition."""
     steps: deque[bytes] = msgspec.field(default_factory=lambda: deque(maxlen=max(PERIODS)))
     tools: deque[tuple[str, ...]] = msgspec.field(default_factory=lambda: deque(maxlen=max(PERIODS)))
     runs: dict[int, int] = msgspec.field(default_factory=dict)
@@ -141,7 +141,7 @@ def is_still_running(result: ToolResult) -> bool:
 
 
 def is_running_word(value: object) -> bool:
-    """Whether a status is that of something that goes on."""
+    """Whether a status is that of unfinished work."""
     return isinstance(value, str) and value in STILL_RUNNING
 
 

@@ -31,7 +31,7 @@ link is valid once and for five minutes; the browser stays paired for 30 days. `
 examples:
   jaato web
   jaato web --no-open                    print the link
-  jaato web --role viewer --no-open      a link for somebody who only watches"""
+  jaato web --role viewer --no-open      a link for a user who only watches"""
 TOKENS = """An access token lets a client connect over the network. It is printed once, when it is created; only its hash is stored.
 Removing a token disconnects its clients within seconds. Your own token, with full access, is in the file `server-token` of
 the state directory (usually ~/.local/state/jaato).

@@ -33,7 +33,7 @@ class CachedList(msgspec.Struct, omit_defaults=True):
 
 
 class CachedDefinition(msgspec.Struct, omit_defaults=True):
-    """A definition as it was at `at`. `careful` says that it once said of
+    """A definition as it was at `at`. `careful` means that it once declared of
     itself that its tool does more than answer."""
 
     definition: ToolDefinition

@@ -64,7 +64,7 @@ def body_of(arguments: dict[str, Any], call: Call) -> bytes:
 
 
 def headers_of(call: Call) -> Headers:
-    """By what a call is told from others: its id, for the registry's log and against doing it twice, and its trace."""
+    """What identifies a call: its id, for the registry's log and for idempotency, and its trace."""
     found = [("traceparent", traceparent(call))]
     if call.id and call.id.isascii() and call.id.isprintable() and len(call.id) <= 200:
         found += [("X-Request-Id", call.id), ("Idempotency-Key", call.id)]
@@ -95,7 +95,7 @@ GATEWAYS = frozenset((502, 503, 504))
 
 def output_of(registry: str, answer: ArpResponse, definition: ToolDefinition) -> Output:
     """The output of a call. Raises `RegistryRefusal` where the registry says that it failed, `CallLost` for an answer that
-    is none, from which it cannot be told what became of the call."""
+    is none, from which the outcome of the call cannot be known."""
     try:
         result = decode_result(answer.body)
     except JaatoError as error:

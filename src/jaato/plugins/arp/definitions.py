@@ -1,4 +1,4 @@
-"""The definitions of a registry's tools: asked for when somebody wants one, kept, held against what was known."""
+"""The definitions of a registry's tools: fetched when one is needed, cached, compared with the known one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_AT_ONCE = 8
 
 
 class KnownDefinition(NamedTuple):
-    """A definition that can be used. `careful`: at some time it said that its tool does more than answer."""
+    """A definition that can be used. `careful`: at some time it declared that its tool has side effects."""
 
     definition: ToolDefinition
     careful: bool
@@ -50,7 +50,7 @@ class Definitions:
         return load_definitions(self._cache_dir, self._source.config.digest)
 
     def get_cached(self, name: str) -> KnownDefinition | None:
-        """A definition that was asked for before; asks nobody."""
+        """A definition that was fetched before; sends no request."""
         known = self._known.get(name)
         kept = self._kept.tools.get(name)
         if known is None and kept is not None:

@@ -23,7 +23,7 @@ from jaato.tools.remote.sources import SourceContext, SourceDirectory
 
 
 class Directory(SourceDirectory[RegistryConfig]):
-    """The registries by name. Asks nobody by itself. `mark` is by what our own tools are known where they come back to us."""
+    """The registries by name. Sends no request by itself. `mark` identifies our own tools where a registry offers them to us."""
 
     def __init__(self, context: SourceContext, mark: str = "") -> None:
         trust = RegistryTrust(context.state_dir, context.trust)

@@ -139,7 +139,7 @@ Open = Callable[[], "httpcore2.AsyncConnectionPool"]
 
 
 class Pool:
-    """The connections of one loop. A task of that loop closes them: when nobody has used them, or when the loop ends."""
+    """The connections of one loop. A task of that loop closes them: when they are idle, or when the loop ends."""
 
     def __init__(self, pool: httpcore2.AsyncConnectionPool) -> None:
         self.pool = pool
@@ -149,8 +149,8 @@ class Pool:
         self.task: asyncio.Task[None] | None = None
 
     async def idle(self) -> None:
-        """Wait until nobody has used them for a while."""
-        while (left_s := IDLE_S if self.users else self.used + IDLE_S - self.loop.time()) > 0:  # noqa: ASYNC110 nobody waits
+        """Wait until they have been idle for a while."""
+        while (left_s := IDLE_S if self.users else self.used + IDLE_S - self.loop.time()) > 0:  # noqa: ASYNC110 nothing waits
             await asyncio.sleep(left_s)
 
 
@@ -187,7 +187,7 @@ class Connections:
                 await pool.pool.aclose()
 
     def close(self) -> None:
-        """Close what nobody uses, soon; from any thread."""
+        """Close what is unused, soon; from any thread."""
         for pool in list(self._pools.values()):
             task = pool.task
             if task is not None:

@@ -20,7 +20,7 @@ LOG = logger("registries")
 FORM = 1
 MAX_PINS = 800
 MAX_PARAMETERS_BYTES = 20_000
-"""Longer parameters are told from others by their hash alone."""
+"""Longer parameters are compared by their hash alone."""
 MAX_NAMED = 5
 
 

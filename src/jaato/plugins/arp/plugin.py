@@ -50,7 +50,7 @@ def own_names() -> frozenset[str]:
 
 
 class ArpPlugin(Plugin):
-    """Tool registries: their tools join the catalogue by name, and are described when somebody asks for their parameters."""
+    """Tool registries: their tools join the catalogue by name, and are described when their parameters are asked for."""
 
     name: ClassVar[str] = "arp"
     looks_at: ClassVar[tuple[str, ...]] = (".jaato/registries.json", "config:registries.json")
@@ -68,7 +68,7 @@ class ArpPlugin(Plugin):
         return open_directory(self.host)
 
     def offered(self) -> list[Tool]:
-        """The tools of every registry of which a list is kept; asks nobody."""
+        """The tools of every registry of which a list is cached; sends no request."""
         for config in self.directory.usable():
             handle = self.directory.handle(config)
             handle.pins.hold()
@@ -138,7 +138,7 @@ class ArpPlugin(Plugin):
     @tool(category="registry", access="read")
     def registries(self) -> dict[str, Any]:
         """List the tool registries: how each stands (known, unreachable, needs trust), how many tools it offers, what was
-        left out and why. Asks nobody."""
+        left out and why. Sends no request."""
         rows = [self._row(name) for name in self.directory.sources]
         found: dict[str, Any] = {"registries": rows[:MAX_SHOWN]}
         problems = [str(problem) for problem in self.directory.problems]
@@ -167,7 +167,7 @@ class ArpPlugin(Plugin):
         return self._row(registry)
 
     def shutdown(self) -> None:
-        """Ask nobody any more."""
+        """Send no further request."""
         if "directory" in self.__dict__:
             self.directory.close()
         try:

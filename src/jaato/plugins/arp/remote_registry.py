@@ -125,7 +125,7 @@ MAX_LIST_BYTES = 8_000_000
 MAX_DEFINITION_BYTES = 1_000_000
 MAX_RESULT_BYTES = 16_000_000
 BIG_BYTES = 100_000
-"""Longer bodies are read in a thread, so that the loop goes on."""
+"""Longer bodies are read in a thread, so that the loop is not blocked."""
 ASK_WITHIN_S = 10.0
 CANCEL_WITHIN_S = 1.0
 SOON_S = 5.0
@@ -320,7 +320,7 @@ class RemoteRegistry(Backoff):
     async def invoke(
         self, name: str, body: bytes, headers: Headers, on_output: OnOutput | None = None
     ) -> ArpResponse:
-        """What the registry answers to a call; `on_output` is told what the tool says meanwhile, where the registry streams that.
+        """What the registry answers to a call; `on_output` gets the output meanwhile, where the registry streams it.
 
         Raises `ToolError`s; `CallLost` where it was sent and is not answered.
         """
@@ -344,7 +344,7 @@ class RemoteRegistry(Backoff):
         return answer
 
     async def _cancel(self, request_id: str) -> None:
-        """Tell the registry that nobody waits for a call any more: one with a key may go on without its client."""
+        """Tell the registry that a call is abandoned: one with a key may continue without its client."""
         body = msgspec.json.encode({"request_id": request_id})
         with anyio.CancelScope(shield=True), suppress(ToolError):
             await self._send(
@@ -363,7 +363,7 @@ class RemoteRegistry(Backoff):
             ) from None
 
     async def open(self) -> RegistryHttpClient:
-        """How it is reached; from here on its keys are known to be secret. Raises `RegistryUnusable`; asks nobody."""
+        """How it is reached; from here on its keys are redacted. Raises `RegistryUnusable`; sends no request."""
         self._ways.check(self.config)
         if self._way is None:  # the keyring may have to ask its user
             self._way = await anyio.to_thread.run_sync(self._ways.open_client, self.config)

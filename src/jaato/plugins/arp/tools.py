@@ -1,4 +1,4 @@
-"""A registry's tool as a tool of ours: its name here, its parameters once somebody asks, and the call."""
+"""A registry's tool as a tool of ours: its name here, its parameters once they are needed, and the call."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class RegistryTool:
         return None if call.output is no_output else call.output
 
     async def _refresh_definition(self, tool: Tool, known: KnownDefinition, error: RegistryRefusal) -> None:
-        """Raise what is to be said where a call was refused because the tool is another than it was."""
+        """Raise the error for a call that was refused because the tool has changed."""
         try:
             now = await self._definitions.get(self.view.name, refresh=True)
         except ToolError:
@@ -176,7 +176,7 @@ def full_name(config: RegistryConfig, name: str) -> str:
 
 
 def make_tool(registry_tool: RegistryTool, known: KnownDefinition | None, *, prefixed: bool) -> Tool:
-    """One tool. It bears its own name where it may and nobody else has that."""
+    """One tool, under its own name where that is allowed and free."""
     full = full_name(registry_tool.source.config, registry_tool.view.name)
     tool = Tool(
         spec=ToolSpec(

@@ -25,8 +25,8 @@ CAREFUL = frozenset(
     "admin danger dangerous delete destructive exec execute filesystem mutating process root shell sudo write".split()
 )
 """Words in the tags or the source of a tool that say it does more than answer."""
-SAID = frozenset(("description", "title", "$comment"))
-"""What of a JSON Schema is said to its reader, and checks nothing."""
+ANNOTATIONS = frozenset(("description", "title", "$comment"))
+"""The annotations of a JSON Schema, which are for its reader and check nothing."""
 
 
 def usable_views(views: list[ToolView]) -> tuple[list[ToolView], list[str]]:
@@ -54,7 +54,7 @@ def name_problem(name: str) -> str:
     if not name or name != name.strip() or len(name) > MAX_NAME_CHARS:
         return f"is blank, has space around it or more than {MAX_NAME_CHARS} characters"
     if find_invisible(name) or not name.isprintable() or not is_unicode(name):
-        return "has characters that nobody sees"
+        return "has invisible characters"
     if not name.strip("."):
         return "is a step of a path"
     return f"ends in {INVOKE}, which a call does" if name.endswith(INVOKE) else ""
@@ -69,7 +69,7 @@ def sanitize_text(description: str) -> str:
 
 
 def sanitize_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """A stranger's schema in which nothing unseen is said; one that is nested too deeply to be used as it is."""
+    """A foreign schema with invisible characters spelt out; one that is nested too deeply stays as it is."""
     if not unseen_in(schema) or not depth_within(schema, MAX_SCHEMA_DEPTH):
         return schema
     found: dict[str, Any] = escape_texts(schema)
@@ -77,11 +77,13 @@ def sanitize_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def escape_texts(value: Any) -> Any:
-    """Part of a schema in which nothing unseen is said."""
+    """Part of a schema with invisible characters spelt out."""
     match value:
         case dict():
             return {
-                key: escape_invisible(one) if key in SAID and isinstance(one, str) else escape_texts(one)
+                key: escape_invisible(one)
+                if key in ANNOTATIONS and isinstance(one, str)
+                else escape_texts(one)
                 for key, one in value.items()
             }
         case list():

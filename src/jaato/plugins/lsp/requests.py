@@ -253,7 +253,7 @@ async def request_diagnostics(
             count = server.diagnostic_counts[uri]
         if count == before.get(uri, 0):
             raise ToolError(
-                f"The language server has said nothing of {path!r} within {within_s:g} s. Try again."
+                f"The language server has reported nothing about {path!r} within {within_s:g} s. Try again."
             )
     elif changes != project.changes:  # what others have changed may matter here
         count = before.get(uri, 0)

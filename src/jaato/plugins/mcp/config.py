@@ -352,7 +352,7 @@ def warn_unconfined(config: ServerConfig, state_dir: Path) -> str:
     return (
         f"{config.name} runs without a sandbox, because its entry in {config.origin} declares none. Add "
         '"sandbox": {"profile": "workspace-write", "domains": [the hosts it needs]} to the entry, or '
-        '{"profile": "full"} if it is to stay so. This is said once.'
+        '{"profile": "full"} if it is to stay so. This is shown once.'
     )
 
 

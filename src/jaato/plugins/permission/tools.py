@@ -29,7 +29,7 @@ class PermissionToolsPlugin(Plugin):
         call: Call,
     ) -> dict[str, Any]:
         """Check whether a tool call would be allowed, asked of the user or denied, without making it. Says why;
-        nobody is asked. Use it before work that depends on a permission."""
+        no question is asked. Use it before work that depends on a permission."""
         session = session_of(call)
         found = session.catalog.find(tool)
         if found is None:

@@ -247,7 +247,7 @@ class SearchPlugin(Plugin):
                 and wanted is None
                 and not (result.large or result.binary or result.failed)
             ):
-                notes.append("Its language cannot be told by its name; give language.")
+                notes.append("Its language cannot be determined by its name; give language.")
         if result.refused and not result.total:
             reasons = "; ".join(f"{name}: {why}" for name, why in sorted(result.refused.items())[:3])
             notes.append(f"This is no pattern ({reasons}). Write one whole expression or statement.")

@@ -117,7 +117,7 @@ class SubagentPlugin(Plugin):
     async def continue_subagent(
         self, agent_id: Who, message: Task, background: bool = False, *, call: Call
     ) -> dict[str, Any]:
-        """Give a subagent a further message: it remembers its task and goes on. Returns its answer, or with background at
+        """Give a subagent a further message: it remembers its task and continues. Returns its answer, or with background at
         once."""
         return await subagents_of(call).continue_subagent(
             call.agent_id, agent_id, message, background=background, call_id=call.id, again=call.again
@@ -167,7 +167,7 @@ class SubagentPlugin(Plugin):
         self, key: Key, value: Any = None, expected_version: int | None = None, *, call: Call
     ) -> dict[str, Any]:
         """Keep a JSON value that all agents of this session can read, under a key; null removes it. With expected_version it is set
-        only if nobody changed it since."""
+        only if it was not changed since."""
         return set_shared(subagents_of(call), call.agent_id, key, value, expected_version)
 
     @tool(category="coordination", access="read")
@@ -280,7 +280,7 @@ def set_shared(
     now = there[key][1] if key in there else 0
     if expected_version is not None and expected_version != now:
         raise NotShared(
-            f"{key!r} has version {now} by now, not {expected_version}: somebody changed it. "
+            f"{key!r} has version {now} by now, not {expected_version}: it was changed. "
             "Read it again with get_shared_state, and set it from what it is."
         )
     if value is None:

@@ -172,7 +172,7 @@ class ProfileStore:
         return Profile(own, config, place.owner, path, left_out)
 
     def _counts(self, owner: str, path: Path, data: bytes) -> bool:
-        """Whether all that a profile says counts: one of the user's that was there when the session began, and what somebody
+        """Whether a profile counts as a whole: one of the user's that was there when the session began, and one that a user
         has vouched for."""
         trust = self._trust
         return trust is not None and (

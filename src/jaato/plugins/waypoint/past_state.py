@@ -30,7 +30,7 @@ MAY_BE_FORCED = (EDITED, AMID, ANOTHER)
 @dataclass(frozen=True, slots=True)
 class PathContent:
     """The content of a path, now or at an earlier time. `origin` is where on the disk it still is under its own name; `unknown` says why it
-    cannot be told."""
+    cannot be determined."""
 
     state: State = "absent"
     digest: str | None = None

@@ -317,7 +317,7 @@ def restore_result(done: RestoreResult, *, dry_run: bool) -> dict[str, Any]:
         )
     if done.plan.kept:
         result["kept_note"] = (
-            "These are as they were; nobody's work is overwritten. Ask the user what is to become of them."
+            "These are as they were; no foreign change is overwritten. Ask the user what is to become of them."
         )
     return result
 

@@ -59,7 +59,7 @@ class Agent:
     $2 per turn"`; `on_clarification` is asked when it is used up, and without it `run` raises `LimitReached`.
     `plugins` chooses plugins by name; classes and objects in it are your own. `mcp_servers` (entries as in `.mcp.json`) and
     `subagents` (profiles) are by name. Tools get `dependencies` as `call.dependencies`. `history` has messages that a new
-    session begins with. With `session` (an id, prefix or name) a stored one goes on.
+    session begins with. With `session` (an id, prefix or name) a stored one is resumed.
     """
 
     model: str | None = None

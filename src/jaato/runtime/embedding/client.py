@@ -32,7 +32,7 @@ from jaato.tools.task_records import start_thread
 
 
 class SyncAsker:
-    """A permission channel that blocks (a console), asked from a worker thread so that the loop goes on."""
+    """A permission channel that blocks (a console), asked from a worker thread so that the loop is not blocked."""
 
     def __init__(self, channel: Any) -> None:
         self._channel = channel
@@ -205,7 +205,7 @@ class JaatoClient:
     def resume_session(self, session: str) -> str:
         """Go on with a stored or saved session, by its id, the beginning of one, or its name; returns its id.
 
-        Raises `SessionNotFound`, `ConfigError` for a damaged copy; the session there was goes on then.
+        Raises `SessionNotFound`, `ConfigError` for a damaged copy; the present session continues then.
         """
         with self._making:
             current = self._get_session()
@@ -225,7 +225,7 @@ class JaatoClient:
         return list(known.values())
 
     def execute_user_command(self, name: str, arguments: str = "") -> str:
-        """What a user command says; `resume ID` goes on with another session. Raises `ConfigError` for an unknown one,
+        """The output of a user command; `resume ID` resumes another session. Raises `ConfigError` for an unknown one,
         and what the command raises."""
         if name == "resume":
             return f"The session {self.resume_session(arguments.strip())} goes on."

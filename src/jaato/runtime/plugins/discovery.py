@@ -30,7 +30,7 @@ Loader = Callable[[], Any]
 
 class Modules:
     """The modules and packages of some directories, and plugins that were read already, each run once, when first
-    asked for, by `run(name, load)`; `report(name, problem)` hears of those that cannot be."""
+    asked for, by `run(name, load)`; `report(name, problem)` is called for those that cannot be."""
 
     def __init__(
         self,

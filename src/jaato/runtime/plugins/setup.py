@@ -125,7 +125,7 @@ def program_tool(entry: Callable[..., Any] | Tool) -> Tool:
 
 
 def create_compaction(settings: Settings, registry: PluginRegistry, provider: str) -> CompactionSetup | None:
-    """What makes room in a full context, as the settings say. One that cannot be loaded is reported, and nobody does;
+    """What makes room in a full context, as the settings say. One that cannot be loaded is reported, and nothing replaces it;
     raises `ConfigError` for one that is not there."""
     name = settings["gc"]
     if provider == "local" and settings.source("gc") == "default":

@@ -67,7 +67,7 @@ def check_scope(ctx: ServerRequestContext[Any, Any], scope: str) -> Principal | 
 
 
 def sees(principal: Principal | None, name: str) -> bool:
-    """Whether there is such a tool for somebody."""
+    """Whether a caller may use such a tool."""
     return principal is None or principal.visibility is None or principal.visibility.has(name)
 
 

@@ -336,7 +336,7 @@ class Callers(ToolSessions):
         try:
             fresh = cast("Caller", await self._create(full.client))
         except JaatoError as error:
-            LOG.warning("The log of %s goes on in its session: %s", full.client, error)
+            LOG.warning("The log of %s continues in its session: %s", full.client, error)
             full.size.reset()
             return
         if self.get(key) is not full:

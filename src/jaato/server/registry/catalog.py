@@ -330,7 +330,7 @@ def is_remote(remote_sources: RemoteSources, served: ServedTools, route: Route) 
 
 async def refresh_remote(remote_sources: RemoteSources, served: ServedTools, pending: PendingRequest) -> None:
     """Have everybody asked of whom what is known is old, where a request is about what is not here, or about everything. Principal
-    ends calls waits for nobody."""
+    ends calls waits for no client."""
     if pending.route.kind != "cancel" and pending.route.name not in served.tools:
         await remote_sources.renew(pending.request.header(b"via") or b"")
 

@@ -101,7 +101,7 @@ class Keys:
         return self.authenticate(key) if PATHS.match(path) else None
 
     def is_valid(self, admission: KeyAdmission) -> bool:
-        """Whether the key that somebody came in with still lets in."""
+        """Whether the key of a client is still valid."""
         entry = self._given.find(admission.principal.key.removeprefix("key "))
         return entry is not None and principal_of(entry) == admission.principal
 
@@ -159,7 +159,7 @@ def add_key(
     if unknown := asked - set(SCOPES):
         raise ConfigError(f"{min(unknown)[:40]!r} is no scope; there are {', '.join(SCOPES)}.")
     if not asked:
-        raise ConfigError("A key without a scope lets nobody do anything: --scope tools:read,tools:invoke.")
+        raise ConfigError("A key without a scope allows nothing: --scope tools:read,tools:invoke.")
     patterns = list(tools)
     if len(patterns) > MAX_PATTERNS or any(not 0 < len(one) <= MAX_PATTERN_CHARS for one in patterns):
         raise ConfigError(
@@ -263,8 +263,10 @@ class AllowUntilKeys(Guard):
         try:
             keyed = self.keyed()
         except (ConfigError, OSError) as error:
-            LOG.warning("Nobody can be let in: %s", error)
-            raise Refused(503, "Nobody can be let in now; the registry's log says why.") from None
+            LOG.warning("No client can be authenticated: %s", error)
+            raise Refused(
+                503, "No client can be authenticated now; the registry's log has the reason."
+            ) from None
         return await keyed.authenticate(scope)
 
 

@@ -111,7 +111,7 @@ LOGGED_ONLY = {
     "mcp_server_failed": "What is behind the tool does not answer",
     **dict.fromkeys(STORE, "The tool could not keep what it made"),
 }
-"""What is said of problems whose message is only logged, such as the last output of a process."""
+"""The message for problems whose own message is only logged, such as the last output of a process."""
 UNAVAILABLE = "The registry cannot make this call now; its log says why."
 RETRY = (b"retry-after", b"1")
 MAX_NAME_CHARS = 200

@@ -354,13 +354,13 @@ class CommandHandlers:
         room = await self._room(command)
         session = (await self._hub.load(room.session_id)).session
         if not session.is_interrupted:
-            raise ConfigError("No turn was cut off here; say something to begin one.")
+            raise ConfigError("No interrupted turn is here; send a message to begin one.")
         self._hub.run_turn(room, session.resume)
         return Done()
 
     async def _delete(self, command: SessionDelete) -> Done:
         if not command.session_id:
-            raise ConfigError("Say which session is to be removed: session_id.")
+            raise ConfigError("Name the session to be removed: session_id.")
         session_id = self._hub.find(command.session_id)
         await self._hub.delete(session_id)
         self._subscriptions.pop(session_id, None)

@@ -150,7 +150,7 @@ async def create_or_resume(
     if made and (live is not None or not command.passing):
         room = await hub.room(made)
         if live is not None and live.visit:
-            live.visitor = client_id  # its connection was lost; the visit goes on
+            live.visitor = client_id  # its connection was lost; the visit continues
         opened = Opened(made, room.state.seq, room.state.name, again=True)
         return room, msgspec.structs.replace(opened, agent_id=room.state.root_agent_id)
     chosen: list[tuple[str, str]] = []

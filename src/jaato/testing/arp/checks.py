@@ -205,7 +205,7 @@ def says_that_a_tool_failed(at: Served) -> None:
 
 
 def keeps_exceptions_to_itself(at: Served) -> None:
-    """A handler that raises is 500 `tool.handler_error`, and nothing of the exception is told."""
+    """A handler that raises is 500 `tool.handler_error`, and the answer has nothing of the exception."""
     if not at.raising:
         raise Skip("no tool is named whose handler raises (--raising)")
     reply = at.invoke(at.raising, {"args": {}})

@@ -62,7 +62,7 @@ def answers_in_order(at: Served) -> None:
 
 
 def answers_head(at: Served) -> None:
-    """`HEAD` has the headers of `GET` and no body, and the connection goes on."""
+    """`HEAD` has the headers of `GET` and no body, and the connection stays open."""
     at.need(at.tool)
     for path in ("/v1/tools", at.at_tool, "/v1/tools/no_such_tool"):
         got = at.send("GET", path)
@@ -82,7 +82,7 @@ def takes_pieces(at: Served) -> None:
 
 
 def says_go_on(at: Served) -> None:
-    """A client that waits for `100 Continue` is told to go on."""
+    """A client that waits for `100 Continue` gets it."""
     at.need(at.tool)
     with closing(at.line()) as line:
         expects = ("expect: 100-continue", f"content-length: {len(at.call)}")
@@ -104,7 +104,7 @@ def refuses_large_bodies(at: Served) -> None:
             for _ in range(LARGE_BYTES // 65_536):
                 line.sendall(b"10000\r\n%b\r\n" % (b" " * 65_536))
         except OSError:
-            return  # it has said so, and waits for no more
+            return  # it has announced so, and waits for no more
         fails(read(line, "POST"), 413, "request.too_large")
 
 
@@ -119,7 +119,7 @@ def ends_when_told(at: Served) -> None:
 
 
 def survives_what_is_no_http(at: Served) -> None:
-    """What is no HTTP is answered with 400 or nothing, and harms nobody else."""
+    """What is no HTTP is answered with 400 or nothing, and other clients are served."""
     for data in (
         b"\r\n\r\n\x00\x01",
         b"GET /v1/tools\r\n\r\n",
@@ -142,7 +142,7 @@ def survives_what_is_no_http(at: Served) -> None:
 
 
 def knows_what_is_known(at: Served) -> None:
-    """The list and the definitions have an `ETag`; who names it is told 304, without a body."""
+    """The list and the definitions have an `ETag`; a request that names it gets 304, without a body."""
     at.need(at.tool)
     for path in ("/v1/tools", at.at_tool):
         tag = at.send("GET", path).headers["etag"]
@@ -183,7 +183,7 @@ def takes_a_crowd(at: Served) -> None:
 
 
 def asks_for_the_token(at: Served) -> None:
-    """Where there is a token, who has none is told 401 and how to give it."""
+    """Where there is a token, a request without one gets 401 and how to give it."""
     if not at.token:
         raise Skip("no token is given (--token)")
     other = Served(at.url, patience_s=at.patience_s, seen=at.seen)

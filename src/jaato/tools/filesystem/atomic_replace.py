@@ -130,7 +130,7 @@ class PendingFile:
                 os.link(source, target, dst_dir_fd=self.place.dir_fd, follow_symlinks=True)
         except FileExistsError:
             raise FileChanged(
-                f"{self.path!r} was created by somebody else meanwhile and is untouched. Read it first."
+                f"{self.path!r} was created by another program or person meanwhile and is untouched. Read it first."
             ) from None
         except OSError as error:
             raise explain_os_error(error, self.path) from None
@@ -169,7 +169,7 @@ class PendingFile:
 def refuse_changed(path: str) -> FileChanged:
     """The refusal to overwrite a concurrent change."""
     return FileChanged(
-        f"{path!r} was changed by somebody else meanwhile. Read it again; nothing was overwritten."
+        f"{path!r} was changed by another program or person meanwhile. Read it again; nothing was overwritten."
     )
 
 

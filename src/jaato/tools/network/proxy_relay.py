@@ -49,7 +49,7 @@ class Head:
         return [value for known, value in self.headers if known.lower() == name]
 
     def to_server(self, target: str, more: dict[str, str]) -> bytes:
-        """The head as it goes on: for this target alone, on a connection of its own."""
+        """The head as it is passed on: for this target alone, on a connection of its own."""
         assert self.url is not None
         named = {word.strip().lower() for value in self.values(b"connection") for word in value.split(b",")}
         dropped = (HOP_BY_HOP | named) - {b"content-length", b"transfer-encoding"}
@@ -115,7 +115,7 @@ def parse_head(data: bytes) -> Head:
 
 
 class Body:
-    """The body of a request, cut as the parser cuts it: nothing that follows it goes on to the server."""
+    """The body of a request, cut as the parser cuts it: nothing that follows it is passed to the server."""
 
     def __init__(self, head: bytes) -> None:
         self.whole = False

@@ -359,7 +359,7 @@ def evaluate_harmless_input(
 
 
 def is_line(arguments: dict[str, Any]) -> bool:
-    """Whether the text is all of a line: no part that another input goes on with, no keys that make another of it."""
+    """Whether the text is all of a line: no part that another input continues, no keys that make another of it."""
     keys, enter = arguments.get("keys") or [], arguments.get("enter")
     if not isinstance(keys, list):
         return False

@@ -143,7 +143,7 @@ class Command:
         self.asking = self._asked = False
 
     async def run(self, launcher: WardenClient) -> Ended:
-        """Run it to its end. Cancelled, it kills all that was started before the cancellation goes on.
+        """Run it to its end. Cancelled, it kills all that was started before the cancellation propagates.
 
         If its sandbox could not be created, the start is retried with a new one. Raises `ToolError` when the command cannot be started.
         """

@@ -59,7 +59,7 @@ NEUTRAL = {
     "MANPAGER": "cat",
     "SYSTEMD_PAGER": "cat",
     "AWS_PAGER": "",
-    "EDITOR": "true",  # leaves the text as it was: a commit without a message is refused, a rebase goes on
+    "EDITOR": "true",  # leaves the text as it was: a commit without a message is refused, a rebase continues
     "VISUAL": "true",
     "GIT_EDITOR": "true",
     "GIT_SEQUENCE_EDITOR": "true",

@@ -25,7 +25,7 @@ ESCAPES = lazy_pattern(r"%[0-9A-F]{2}")
 LEAST_INNER_CHARS = 12
 """A value in the middle of something in base64 must be so long there, or ordinary text would be taken for it."""
 PREFIX_CHARS = 64
-"""So much of the beginning of a value is recognised at the end of a text that goes on."""
+"""So much of the beginning of a value is recognised at the end of an unfinished text."""
 FEW = 300
 """So many values are looked for one by one; more by the pieces of the text."""
 GRAM, STEP, BLOCK_CHARS = 6, LEAST_CHARS - 5, 65_536
@@ -322,7 +322,7 @@ class Redactor:
     # --- texts that go on --------------------------------------------------------------------------------------
 
     def split(self, text: str, seen: int = 0) -> tuple[str, str]:
-        """What can be shown of a text that goes on, masked, and its end, in which a secret may have begun. The first
+        """What can be shown of an unfinished text, masked, and its end, in which a secret may have begun. The first
         `seen` characters are shown already."""
         cut = len(text) - max(self._values.prefix_length(text), self._sign_prefix_length(text))
         found = self._holds(text)

@@ -132,7 +132,7 @@ def value_of(found: re.Match[str], environ: Mapping[str, str]) -> str | None:
 
 
 def check_name(name: str, limit: int) -> None:
-    """Raise `Malformed` for a name that could not be shown or told apart."""
+    """Raise `Malformed` for a name that could not be shown or distinguished."""
     if not name.strip() or name != name.strip():
         raise Malformed("needs a name that is not blank and has no space around it")
     if len(name) > limit:

@@ -38,7 +38,7 @@ def read_pins(path: Path, kind: type[P], version: str, current: int, noun: str) 
         known = None
     if known is None or getattr(known, version) != current:
         raise ConfigError(
-            f"{path} is damaged or of another version, so no tool of this {noun} can be told from a changed one. Remove it "
+            f"{path} is damaged or of another version, so changed tools of this {noun} cannot be recognized. Remove it "
             "to accept the tools as they are now."
         )
     return known

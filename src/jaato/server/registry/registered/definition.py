@@ -125,7 +125,7 @@ class HandlerForbidden(JaatoError):
 
 
 class NotReplaceable(JaatoError):
-    """The name is that of a tool of a domain or a plugin, which nobody changes over HTTP."""
+    """The name is that of a tool of a domain or a plugin, which cannot be changed over HTTP."""
 
     code = "tool.fixed"
 
@@ -150,7 +150,7 @@ class HandlerUnreachable(ToolError):
 
 
 class HandlerLost(ToolError):
-    """The handler was told of the call and gave no answer that says what became of it."""
+    """The handler got the call and gave no answer from which its outcome is known."""
 
     code = "handler_lost"
 
@@ -213,7 +213,7 @@ def description_issues(text: str) -> Issues:
     if len(text) > MAX_DESCRIPTION_CHARS:
         return [("/description", f"has at most {MAX_DESCRIPTION_CHARS:,} characters")]
     if find_invisible(text):
-        return [("/description", "holds characters that nobody sees")]
+        return [("/description", "holds invisible characters")]
     return []
 
 

@@ -239,7 +239,7 @@ class Handlers:
 
 
 def source_of(entry: StoredTool) -> dict[str, Any]:
-    """What is said of a tool's source beside where it is served: what it was put with, and of its handler the kind alone.
+    """The source of a tool as it is shown: what it was put with, and of its handler the kind alone.
     Each change has a revision of its own, so that its definition has a tag of its own."""
     given = entry.tool.source
     message = {"name": given} if isinstance(given, str) else {} if given is UNSET else dict(given)

@@ -52,7 +52,7 @@ class ServedRegistrations:
         self.tools = tools
         self.files: dict[str, LoadedFile] = {}
         self.stamps: dict[str, Stamp] = {}
-        """Of every file, by what it is told from another in its place."""
+        """Of every file, what distinguishes it from another in its place."""
         self._handlers = handlers
         self._folder = folder
         self._registry = callers.registry
@@ -143,7 +143,7 @@ class ServedRegistrations:
             raise PermissionDenied("This registry only reads (--read-only): no tool is put or deleted.")
 
     def refuse_fixed(self, name: str) -> None:
-        """Raise `NotReplaceable` for the name of somebody else's tool."""
+        """Raise `NotReplaceable` for the name of a tool that was not put over HTTP."""
         found = self._registry.catalog.find(name)
         if name in self._fixed or (found is not None and found.tool.plugin != DOMAIN):
             raise NotReplaceable(
@@ -216,7 +216,7 @@ class RegisteredTools:
 
     @asynccontextmanager
     async def _lock(self) -> AsyncIterator[None]:
-        """The folder is ours to change, and known as it is. Raises OSError, TimeoutError where somebody else holds it."""
+        """The folder is ours to change, and known as it is. Raises OSError, TimeoutError where another process holds it."""
         async with self._changing:
             with anyio.fail_after(WAIT_S):
                 holding = await self._hold()
@@ -246,7 +246,7 @@ class RegisteredTools:
     def _on_done(self, task: asyncio.Task[Any]) -> None:
         self._underway.discard(task)
         if not task.cancelled():
-            task.exception()  # who asked has been told, or has gone
+            task.exception()  # its caller has the error, or has disconnected
 
     async def put(
         self,
@@ -329,7 +329,7 @@ def is_same(before: StoredTool | None, entry: StoredTool) -> bool:
 
 
 def make_stored_tool(before: StoredTool | None, name: str, given: ToolRegistration, by: str) -> StoredTool:
-    """What is kept in the place of what was. Raises `InvalidDefinition` where nobody is named to carry out the calls."""
+    """What is kept in the place of what was. Raises `InvalidDefinition` where no handler is named."""
     now = time.time_ns()
     handler = given.handler
     if handler is UNSET:

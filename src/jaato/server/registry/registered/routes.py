@@ -88,7 +88,7 @@ async def audit_change(
 
 
 def start_of(journal: Journal, id_: str, pending: PendingRequest, action: str) -> ToolCallStart:
-    """That somebody is about to change a tool."""
+    """A change of a tool is about to begin."""
     origin = {"request_id": pending.id.decode("ascii"), ACTION: action}
     trace = parse_trace_id(pending.request.header(b"traceparent"))
     return ToolCallStart(

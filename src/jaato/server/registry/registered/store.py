@@ -28,7 +28,7 @@ RECENT_NS = 2_000_000_000
 """So young a change may share its time with the next one."""
 
 Stamp = tuple[int, int, int]
-"""By what a file is told from the one before it: inode, time of change, size."""
+"""What distinguishes a file from the one before it: inode, time of change, size."""
 
 
 class RegistryFull(JaatoError):
@@ -95,7 +95,7 @@ class ToolFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the right to change the folder, among processes. Raises OSError, BlockingIOError while somebody else does."""
+        """Hold the right to change the folder, among processes. Raises OSError, BlockingIOError while another process does."""
         import fcntl
 
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -159,12 +159,12 @@ class ToolFolder:
 
 
 def mark_of(state: os.stat_result) -> Mark:
-    """By what the folder is told from itself before a change."""
+    """What distinguishes the folder from itself before a change."""
     return state.st_ino, state.st_mtime_ns
 
 
 def stamp_of(state: os.stat_result) -> Stamp:
-    """By what a file is told from another in its place."""
+    """What distinguishes a file from another in its place."""
     return state.st_ino, state.st_mtime_ns, state.st_size
 
 

@@ -187,7 +187,7 @@ def sign_request(
 
 
 def secrets_in(handler: Webhook) -> list[tuple[str, str]]:
-    """What of a webhook nobody else is to see, by where it stands."""
+    """The secrets of a webhook, by where they stand."""
     own = [("secret", handler.secret)] if looks_like_secret(handler.secret) else []
     return [*find_configured_secrets(handler.headers).items(), *own]
 

@@ -214,7 +214,7 @@ class ControlFileScan(msgspec.Struct):
     present: dict[str, str | None] = msgspec.field(default_factory=dict)
     fixed: set[str] = msgspec.field(default_factory=set)
     held: set[str] = msgspec.field(default_factory=set)
-    """Directories that are control files of their own and in which work goes on, such as `.git`."""
+    """Directories that are control files of their own and in which commands work, such as `.git`."""
 
     def add(self, path: str, fixed: bool) -> None:
         """Note a path that is there."""
