@@ -71,6 +71,17 @@ def test_images_are_media(bench: Bench) -> None:
     assert (image.mime_type, bench.blobs[-1]) == ("image/png", PNG_1X1)
 
 
+def test_images_that_providers_refuse_are_not_shown(bench: Bench) -> None:
+    """A damaged image would have the provider refuse every later request: the text has the reason instead."""
+    data = base64.b64encode(PNG_1X1[:40]).decode()
+    result = run(
+        bench,
+        f"from IPython.display import display\ndisplay({{'image/png': '{data}', 'text/plain': 'a plot'}}, raw=True)",
+    )
+    assert result.media == ()
+    assert "a plot [image/png, 40 bytes, not shown: This is a damaged file" in result.text
+
+
 def test_output_without_end_is_bounded_and_the_kernel_kept(bench: Bench) -> None:
     """An endless flood is interrupted at its time, its ends kept, the loop free meanwhile, the variables there."""
     shown: list[str] = []

@@ -30,7 +30,7 @@ from jaato.protocol.events import (
     TurnCompleted,
 )
 from jaato.protocol.ids import new_id
-from jaato.protocol.messages import Problem, Text, ToolCall, ToolResult, Usage
+from jaato.protocol.messages import Problem, ToolCall, ToolResult, Usage
 from jaato.tools.call import Outcome, Output
 from jaato.tools.catalog import Catalog
 from jaato.tools.task_records import BackgroundTask, TaskRecords
@@ -277,7 +277,7 @@ def restore_task(event: BackgroundUpdated) -> BackgroundTask:
     if result is None:
         outcome = Outcome(False, problem=Problem(code="interrupted", message=LOST_TASK))
     else:
-        text = "".join(part.text for part in result.content if isinstance(part, Text))
+        text = "".join(result.texts)
         outcome = Outcome(result.ok, Output(text, result.structured), result.error)
     task.finish(outcome, TaskStatus.CANCELLED if event.status == "cancelled" else None)
     task.ended_at = event.timestamp

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from jaato.tools.call import Call, Outcome, Output, replace_surrogates, result_o
 from jaato.tools.pipeline import failure_outcome
 from jaato.tools.processes.streams import NOT_SHOWN
 from jaato.tools.redaction.redactor import StreamRedactor
+from jaato.tools.task_records import RecentText
 
 if TYPE_CHECKING:
     from jaato.tools.filesystem.backup_directory import Record
@@ -38,7 +38,6 @@ class OutputSink:
 
     outlives = False
     also: Callable[[str], None] | None = None
-    _chars = _offset = 0
     _due = _over = False
     _stream: StreamRedactor | None = None
 
@@ -47,7 +46,7 @@ class OutputSink:
         self._call_id = call_id
         self._loop = loop
         self._lock = threading.Lock()
-        self._parts: deque[str] = deque()
+        self._unsent = RecentText(KEPT_CHARS)
 
     def __call__(self, text: str) -> None:
         """Show text."""
@@ -67,10 +66,7 @@ class OutputSink:
         if self.also is not None:
             self.also(text)
         with self._lock:
-            self._parts.append(text)
-            self._chars += len(text)
-            while self._chars > KEPT_CHARS:
-                self._drop_oldest()
+            self._unsent.add(text)
             if self._due:
                 return
             self._due = True
@@ -79,21 +75,10 @@ class OutputSink:
         except RuntimeError:
             return  # the loop has ended
 
-    def _drop_oldest(self) -> None:
-        oldest = self._parts.popleft()
-        surplus = min(len(oldest), self._chars - KEPT_CHARS)
-        if surplus < len(oldest):
-            self._parts.appendleft(oldest[surplus:])
-        self._chars -= surplus
-        self._offset += surplus
-
     def flush(self) -> None:
         """Show what has gathered; on the loop only."""
         with self._lock:
-            text, offset = "".join(self._parts), self._offset
-            self._parts.clear()
-            self._offset += len(text)
-            self._chars = 0
+            text, offset = self._unsent.take()
             self._due = False
         if text:
             head = self._journal.shown()
@@ -204,7 +189,7 @@ class Results:
         a secret does not lie across the cut."""
         if result.error is not None:
             return msgspec.structs.replace(result, error=self._truncate_problem(result.error))
-        texts = [part.text for part in result.content if isinstance(part, Text)]
+        texts = result.texts
         handle = result.handle
         if isinstance(result.structured, dict) and isinstance(own := result.structured.get("handle"), str):
             handle = handle or own

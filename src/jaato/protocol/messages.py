@@ -119,7 +119,12 @@ class ToolResult(AnyPart, frozen=True, gc=False, tag="tool_result", omit_default
             return self.error.message
         if self.structured is not None:
             return self.structured
-        return "".join([part.text for part in self.content if isinstance(part, Text)])
+        return "".join(self.texts)
+
+    @property
+    def texts(self) -> list[str]:
+        """The text parts of the content."""
+        return [part.text for part in self.content if isinstance(part, Text)]
 
     @property
     def exit_code(self) -> int | None:

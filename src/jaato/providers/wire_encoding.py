@@ -142,7 +142,7 @@ def media_note(media: Media) -> str:
 
 def result_text(result: ToolResult) -> str:
     """The text of a tool result; never empty, since some servers refuse empty messages."""
-    text = "".join([part.text for part in result.content if isinstance(part, Text)])
+    text = "".join(result.texts)
     if text:
         return text
     if result.error is not None:

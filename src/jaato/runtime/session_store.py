@@ -30,6 +30,13 @@ def open_store(settings: Settings, state_dir: Path | None = None) -> Store:
     return SqliteStore(directory / "jaato.db", durability=settings["durability"])
 
 
+def open_existing_store(settings: Settings) -> Store:
+    """The user's store of sessions, which is not created. Raises `SessionNotFound` without one."""
+    if not (settings.state_dir / "jaato.db").exists():
+        raise SessionNotFound("There are no sessions yet; `jaato run` and `jaato chat` create them.")
+    return open_store(settings)
+
+
 def load_requested_session(
     store: Store, options: SessionOptions, workspace: Path, secrets: Redactor | None = None
 ) -> Journal | None:

@@ -7,8 +7,8 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, NamedTuple
@@ -91,7 +91,7 @@ def open_database(
         raise file_error(error, path) from error
     except sqlite3.Error as error:
         raise database_error(error, path) from error
-    try:
+    with closing_on_error(connection, path):
         if version_of(connection) > len(steps):
             newer = f"a newer jaato made it (version {version_of(connection)}, this one knows {len(steps)})"
             connection.close()
@@ -99,13 +99,20 @@ def open_database(
                 open_to_read(path, steps), f"{newer}; install that jaato to go on with its sessions"
             )
         prepare(connection, path, durability, steps)
+    return Database(connection, "")
+
+
+@contextmanager
+def closing_on_error(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """A context that closes the connection when it is left by an error, which is raised as `StoreError`."""
+    try:
+        yield
     except sqlite3.Error as error:
         connection.close()
         raise database_error(error, path) from error
     except StoreError:
         connection.close()
         raise
-    return Database(connection, "")
 
 
 def check(path: Path) -> str:
@@ -179,18 +186,12 @@ def open_to_read(path: Path, steps: Sequence[str]) -> sqlite3.Connection:
     else:
         mode = "mode=ro&immutable=1"
     connection = connect(path, mode)
-    try:
+    with closing_on_error(connection, path):
         connection.execute("PRAGMA query_only = ON")
         version = version_of(connection)
         if version < 1:
             raise StoreReadOnly(f"{path} is empty, so there are no sessions to read yet.")
         check_tables(connection, path, version, len(steps))
-    except sqlite3.Error as error:
-        connection.close()
-        raise database_error(error, path) from error
-    except StoreError:
-        connection.close()
-        raise
     return connection
 
 

@@ -61,7 +61,7 @@ def text_of(event: Event) -> str:
         case MessageUser() | MessageModel() | MidTurnQueued():
             return text_of_message(event.message)[:MESSAGE_CHARS]
         case ToolCallEnd(result=result):
-            texts = [part.text for part in result.content if isinstance(part, Text)]
+            texts = result.texts
             return "\n".join([*texts, result.error.message if result.error else ""])[:RESULT_CHARS]
     return ""
 

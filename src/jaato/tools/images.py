@@ -15,6 +15,7 @@ FRAMES = frozenset({0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 
 """The JPEG segments that hold width and height."""
 MAX_UNPACKED_BYTES = 64 << 20
 """So much of a PNG is unpacked to see whether it is one."""
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 MAX_IMAGE_BYTES = 5 << 20
 MAX_SIDE = 8_000
 """What every provider takes."""

@@ -105,9 +105,14 @@ def one_line(text: str, most: int) -> str:
     return flat if len(flat) <= most else f"{flat[: most - 1]}…"
 
 
+def blank_unprintable(text: str) -> str:
+    """A text with a space in place of each character that is not printable, line ends among them."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
 def printable_line(text: str) -> str:
-    """A text in one line, with spaces in place of what is not printable."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    """A text in one line, with one space in place of what is not printable."""
+    return " ".join(blank_unprintable(text).split())
 
 
 def quote(text: str) -> str:

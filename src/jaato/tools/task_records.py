@@ -23,34 +23,59 @@ KEPT_TASKS = 1000
 """Finished tasks that are remembered."""
 
 
+class RecentText:
+    """The newest `most_chars` characters of a text. `start` counts those before them. Not thread-safe."""
+
+    __slots__ = ("_chars", "_most_chars", "_parts", "start")
+
+    def __init__(self, most_chars: int) -> None:
+        self._most_chars = most_chars
+        self._parts: deque[str] = deque()
+        self._chars = self.start = 0
+
+    def add(self, text: str) -> None:
+        """Add text, and drop the oldest beyond the limit."""
+        self._parts.append(text)
+        self._chars += len(text)
+        while self._chars > self._most_chars:
+            oldest = self._parts.popleft()
+            surplus = min(len(oldest), self._chars - self._most_chars)
+            if surplus < len(oldest):
+                self._parts.appendleft(oldest[surplus:])
+            self._chars -= surplus
+            self.start += surplus
+
+    def join(self) -> str:
+        """The text that is kept."""
+        text = "".join(self._parts)
+        self._parts = deque([text])
+        return text
+
+    def take(self) -> tuple[str, int]:
+        """The text that is kept, which is dropped then, and its start."""
+        text, start = "".join(self._parts), self.start
+        self._parts.clear()
+        self._chars, self.start = 0, start + len(text)
+        return text, start
+
+
 class OutputLog:
     """The text a task has printed, the newest `KEPT_CHARS` of it; offsets count from the task's start."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._parts: deque[str] = deque()
-        self._chars = 0
-        self._dropped = 0
+        self._text = RecentText(KEPT_CHARS)
 
     def write(self, text: str) -> None:
         """Add text."""
         with self._lock:
-            self._parts.append(text)
-            self._chars += len(text)
-            while self._chars > KEPT_CHARS:
-                oldest = self._parts.popleft()
-                surplus = min(len(oldest), self._chars - KEPT_CHARS)
-                if surplus < len(oldest):
-                    self._parts.appendleft(oldest[surplus:])
-                self._chars -= surplus
-                self._dropped += surplus
+            self._text.add(text)
 
     def read(self, offset: int = 0) -> tuple[str, int]:
-        """The text from `offset` on (or from the oldest kept), and the offset to go on from."""
+        """The text from `offset` on (or from the oldest kept), and the offset behind it."""
         with self._lock:
-            text = "".join(self._parts)
-            self._parts = deque([text])
-            return text[max(0, offset - self._dropped) :], self._dropped + self._chars
+            text, start = self._text.join(), self._text.start
+        return text[max(0, offset - start) :], start + len(text)
 
 
 class BackgroundTask(msgspec.Struct, eq=False):

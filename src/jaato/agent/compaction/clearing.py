@@ -83,7 +83,7 @@ def stub_of(result: ToolResult, keep: Keep) -> ToolResult | None:
 
 def text_of(result: ToolResult) -> str:
     """The text of a result."""
-    return "\n".join([item.text for item in result.content if isinstance(item, Text)])
+    return "\n".join(result.texts)
 
 
 def shorten_unseen(history: Sequence[Message], surplus_chars: float, keep: Keep) -> Cleared:

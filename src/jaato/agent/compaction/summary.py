@@ -148,7 +148,7 @@ def line_of(message: Message, part: Part, each: int) -> str:
         case ToolCall():
             return f"call {part.name} {shorten(compact(part.arguments), each)}"
         case ToolResult():
-            output = " ".join(item.text for item in part.content if isinstance(item, Text))
+            output = " ".join(part.texts)
             text = part.error.message if part.error is not None else output
             return f"result of {part.name}{'' if part.ok else ', failed'}: {shorten(text, each)}"
         case Media():

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from jaato.protocol.events import ClarificationResolved
-from jaato.protocol.messages import Text, ToolCall, ToolResult
+from jaato.protocol.messages import ToolCall, ToolResult
 
 Kind = Literal["call", "cycle", "error"]
 
@@ -148,7 +148,7 @@ def is_running_word(value: object) -> bool:
 def get_outcome(result: ToolResult) -> tuple[object, ...]:
     """What the model reads of a result."""
     error = result.error
-    texts = [item.text for item in result.content if isinstance(item, Text)]
+    texts = result.texts
     return (result.ok, texts, None if error is None else (error.code, error.message))
 
 

@@ -22,7 +22,7 @@ from jaato.runtime.plugins.setup import create_registry
 from jaato.runtime.secrets import collect_secrets
 from jaato.runtime.session_factory import context_limits
 from jaato.runtime.session_options import SessionOptions, settings_for
-from jaato.runtime.session_store import open_store
+from jaato.runtime.session_store import open_existing_store
 from jaato.settings import Settings
 
 
@@ -30,9 +30,7 @@ def main(args: Namespace) -> int:
     """Print the account of a session's main agent, and how full the contexts of its subagents are."""
     workspace = workspace_of(args)
     settings = settings_for(SessionOptions(workspace=workspace), workspace)
-    if not (settings.state_dir / "jaato.db").exists():
-        raise SessionNotFound("There are no sessions yet; `jaato run` and `jaato chat` create them.")
-    store = open_store(settings)
+    store = open_existing_store(settings)
     try:
         journal = Journal(store, State(), secrets=collect_secrets(settings, workspace=workspace))
         journal.load(find_session(store, args.session, workspace))

@@ -14,7 +14,6 @@ from jaato.cli.exit_codes import INTERRUPTED, OK
 from jaato.cli.output.console import Console
 from jaato.cli.signals import SignalPipe
 from jaato.client.blocking import Client
-from jaato.errors import SessionNotFound
 from jaato.protocol.codec import encode
 from jaato.protocol.commands import ClientConfig, HistoryRequest, SessionAttach, SessionList
 from jaato.protocol.events import Event, SessionInfo
@@ -54,13 +53,11 @@ def print_stored(args: Namespace) -> tuple[str, int]:
     from jaato.cli.output.transcript import event_json
     from jaato.runtime.secrets import collect_secrets
     from jaato.runtime.session_options import SessionOptions, settings_for
-    from jaato.runtime.session_store import open_store
+    from jaato.runtime.session_store import open_existing_store
 
     workspace = workspace_of(args)
     settings = settings_for(SessionOptions(workspace=workspace), workspace)
-    if not (settings.state_dir / "jaato.db").exists():
-        raise SessionNotFound("There are no sessions yet; `jaato run` and `jaato chat` create them.")
-    store = open_store(settings)
+    store = open_existing_store(settings)
     secrets = collect_secrets(settings, workspace=workspace)
     try:
         session_id = session_of(store, args.session, workspace)

@@ -36,7 +36,13 @@ from jaato.protocol.frames import Sessions
 from jaato.protocol.ids import session_name
 from jaato.runtime.secrets import collect_secrets
 from jaato.runtime.session_options import SessionOptions, settings_for
-from jaato.runtime.session_store import load_session, namesakes, open_store, read_first_message
+from jaato.runtime.session_store import (
+    load_session,
+    namesakes,
+    open_existing_store,
+    open_store,
+    read_first_message,
+)
 from jaato.settings import Settings, environment
 from jaato.tools.redaction.redactor import Redactor
 
@@ -47,12 +53,9 @@ def main(args: Namespace) -> int:
     """Run one action."""
     workspace = workspace_of(args)
     settings = settings_for(SessionOptions(workspace=workspace), workspace)
-    is_new = not (settings.state_dir / "jaato.db").exists()
-    if is_new and args.action == "list" and args.names:
+    if args.action == "list" and args.names and not (settings.state_dir / "jaato.db").exists():
         return 0  # completing a command line makes no store
-    if is_new and args.action not in ("list", "import"):
-        raise SessionNotFound("There are no sessions yet; `jaato run` and `jaato chat` create them.")
-    store = open_store(settings)
+    store = open_store(settings) if args.action in ("list", "import") else open_existing_store(settings)
     secrets = collect_secrets(settings, workspace=workspace)
     try:
         match args.action:

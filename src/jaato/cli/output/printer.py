@@ -30,7 +30,7 @@ from jaato.protocol.events import (
     WorkspaceFilesChanged,
 )
 from jaato.protocol.events.state import AgentView
-from jaato.protocol.messages import Text, ToolResult, Usage
+from jaato.protocol.messages import ToolResult, Usage
 from jaato.protocol.specs import SandboxView
 from jaato.settings.budgets import format_amount, price_text
 from jaato.tools.permissions.access import access_text
@@ -293,7 +293,7 @@ def value_text(value: Any) -> str:
 
 def result_preview(result: ToolResult) -> list[str]:
     """The first lines of a result."""
-    lines = "\n".join([part.text for part in result.content if isinstance(part, Text)]).splitlines()
+    lines = "\n".join(result.texts).splitlines()
     more = [f"… {len(lines) - MAX_LINES} more lines"] if len(lines) > MAX_LINES else []
     return [*[one_line(line, 200) for line in lines[:MAX_LINES]], *more]
 

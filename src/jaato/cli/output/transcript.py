@@ -117,7 +117,7 @@ def label_lines(label: str, text: str) -> Iterator[str]:
 
 def render_result(result: ToolResult, *, full: bool) -> Iterator[str]:
     """The lines of a result, truncated unless `full`."""
-    text = "\n".join([part.text for part in result.content if isinstance(part, Text)])
+    text = "\n".join(result.texts)
     if not result.ok:
         text = f"failed: {result.error.message}" if result.error else "failed"
     if not full and len(text) > MAX_RESULT_CHARS:

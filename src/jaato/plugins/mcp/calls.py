@@ -22,7 +22,7 @@ from jaato.plugins.mcp.manifest import ToolEntry
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Media
 from jaato.tools.call import Call, Output
-from jaato.tools.images import ImageRefused, check_image
+from jaato.tools.images import IMAGE_TYPES, ImageRefused, check_image
 from jaato.tools.schema import Validator
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ PROGRESS_EVERY_S = 0.1
 MAX_MEDIA_BYTES = 16 << 20
 MAX_PARTS = 500
 MAX_TEXT_CHARS = 8_000_000
-IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 MIME = re.compile(
     r"[A-Za-z0-9][\w!#$&^.+-]{0,63}/[A-Za-z0-9][\w!#$&^.+-]{0,63}(?:; ?[\w=.-]{1,64}){0,4}", re.ASCII
 )
@@ -163,7 +162,7 @@ class OutputBuilder:
         except (binascii.Error, ValueError):
             self.add_text(f"[{mime} whose base64 is broken, left out]")
             return
-        if mime in IMAGES:
+        if mime in IMAGE_TYPES:
             try:
                 mime = check_image(content, "Have the server send a smaller one, or another form.").mime
             except ImageRefused as error:
@@ -174,7 +173,7 @@ class OutputBuilder:
         except LookupError:
             self.add_text(f"[{mime}, {len(content)} bytes, not stored here]")
             return
-        if mime in IMAGES or mime.startswith("audio/"):
+        if mime in IMAGE_TYPES or mime.startswith("audio/"):
             self._media.append(Media(mime, handle.removeprefix("result:"), len(content), name))
             self.add_text(f"[{mime}, {len(content)} bytes: {handle}]")
         else:

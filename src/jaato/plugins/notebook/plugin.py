@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
@@ -21,7 +20,7 @@ from jaato.tools.host_services import environ_of
 from jaato.tools.permissions.access import check_reach, sandbox_fields
 from jaato.tools.processes.environment import command_environment
 from jaato.tools.processes.launcher import WardenClient
-from jaato.tools.processes.loop_thread import LoopThread
+from jaato.tools.processes.loop_thread import LoopThread, SessionCleanup
 from jaato.tools.processes.sandbox.sandbox import quarantine_new_control_files, sandbox_of
 from jaato.tools.tool import tool
 
@@ -59,7 +58,9 @@ class NotebookPlugin(Plugin):
         self._launcher = WardenClient()
         self._sandbox = sandbox_of(host)
         self._books: dict[tuple[str, str], Notebook] = {}
-        self._watched: set[str] = set()
+        self._cleanup = SessionCleanup(
+            lambda session_id: self._loop_thread.run(self._end_session(session_id))
+        )
 
     @tool(category="code", access="execute", background_after_s=10.0)
     async def notebook_execute(
@@ -77,7 +78,7 @@ class NotebookPlugin(Plugin):
             raise ToolError("Give code to run, or the number of a cell of the bound file; not both.")
         if code is not None and len(code) > MAX_CODE_CHARS:
             raise ToolError("The code is too long for a cell. Write it to a file and import that.")
-        await self._end_with_session(call)
+        await self._cleanup.register(call)
         try:
             result = await self._loop_thread.run(
                 self._execute(code, notebook, cell, timeout_s, call), call.token
@@ -96,7 +97,7 @@ class NotebookPlugin(Plugin):
     ) -> dict[str, Any]:
         """Start a notebook with a fresh Python kernel of its own, optionally bound to an .ipynb file of the workspace
         whose cells can then be run by number. Returns its cells."""
-        await self._end_with_session(call)
+        await self._cleanup.register(call)
         return await self._loop_thread.run(self._create(name, path, call), call.token)
 
     @tool(category="code", access="read")
@@ -281,22 +282,3 @@ class NotebookPlugin(Plugin):
         )
         made = self._books[call.session_id, name] = Notebook(name, kernel)
         return made
-
-    async def _end_with_session(self, call: Call) -> None:
-        """End the session's kernels when it ends."""
-        session = call.services.get("session")
-        if session is None or call.session_id in self._watched:
-            return
-        self._watched.add(call.session_id)
-
-        async def until_over() -> None:
-            import anyio
-
-            try:
-                await anyio.sleep_forever()
-            finally:
-                self._watched.discard(call.session_id)
-                with anyio.CancelScope(shield=True), contextlib.suppress(ToolError):
-                    await self._loop_thread.run(self._end_session(call.session_id))
-
-        await session.background(until_over)

@@ -11,11 +11,10 @@ from typing import Any
 from jaato.protocol.messages import Media
 from jaato.protocol.specs import SandboxAccess
 from jaato.tools.call import Call, Output
+from jaato.tools.images import IMAGE_TYPES, ImageRefused, check_image
 from jaato.tools.permissions.access import covers, sandbox_fields, summarize_access
 from jaato.tools.processes.sandbox.cleanup import QuarantinedFile, add_to_result
 
-IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-MAX_IMAGE_BYTES = 5 << 20
 MAX_IMAGES = 8
 OBJECT = re.compile(r"<[\w.]+ object(?: at 0x[0-9a-f]+)?>")
 HANDLE = "result:"
@@ -78,17 +77,18 @@ def end_line(text: str) -> str:
 def render_display(data: dict[str, Any], number: int, call: Call) -> tuple[str, Media | None]:
     """A value or display: its text, and its image for a model that sees."""
     plain = str(data.get("text/plain", ""))
-    for kind in IMAGES:
+    for kind in IMAGE_TYPES:
         if kind in data and number < MAX_IMAGES:
             try:
                 image = base64.b64decode(data[kind])
-                if not 0 < len(image) <= MAX_IMAGE_BYTES:
-                    return f"{plain} [{kind}, {len(image):,} bytes, not shown]", None
+                found = check_image(image, "Show a smaller one.").mime
                 blob = call.keep(image).removeprefix(HANDLE)
+            except ImageRefused as error:
+                return f"{plain} [{kind}, {len(image):,} bytes, not shown: {error}]", None
             except (binascii.Error, ValueError, LookupError):
                 return f"{plain} [{kind}, not shown]", None
-            name = f"figure-{number + 1}.{kind.partition('/')[2]}"
-            return f"[{name}: {plain or kind}]", Media(kind, blob, len(image), name)
+            name = f"figure-{number + 1}.{found.partition('/')[2]}"
+            return f"[{name}: {plain or found}]", Media(found, blob, len(image), name)
     if plain and not OBJECT.fullmatch(plain):
         return plain, None
     for kind in ("text/markdown", "text/latex", "application/json", "text/html"):

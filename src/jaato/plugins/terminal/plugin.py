@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Coroutine
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
 
-import anyio
 import msgspec
 
 from jaato.abc.plugin import Host, Plugin
@@ -19,7 +17,7 @@ from jaato.tools.host_services import environ_of, register_secrets
 from jaato.tools.permissions.access import NEED, need_issues
 from jaato.tools.processes.environment import command_environment
 from jaato.tools.processes.launcher import WardenClient
-from jaato.tools.processes.loop_thread import LoopThread
+from jaato.tools.processes.loop_thread import LoopThread, SessionCleanup
 from jaato.tools.processes.sandbox.cleanup import add_to_result
 from jaato.tools.processes.sandbox.sandbox import quarantine_new_control_files, sandbox_of
 from jaato.tools.tool import tool
@@ -56,7 +54,7 @@ class TerminalPlugin(Plugin):
         register_secrets(host, self.options.env)
         self._loop_thread = LoopThread("jaato-terminals")
         self._terminals = Terminals(self.launcher, self.options)
-        self._watched: set[str] = set()
+        self._cleanup = SessionCleanup(self._end_session)
 
     @tool(category="system", access="execute", confines=True, examines="_issues")
     async def shell_spawn(
@@ -75,7 +73,7 @@ class TerminalPlugin(Plugin):
         check_line(command)
         size = clamp(rows, 2, MAX_ROWS), clamp(columns, 10, MAX_COLUMNS)
         confinement = await self.sandbox.confine(call.access, call.workspace, call.session_id, self.launcher)
-        await self._end_with_session(call)
+        await self._cleanup.register(call)
         return await self._run_on_loop(
             self._terminals.spawn(command, self._environment(), size, limit_wait(wait_s), call, confinement)
         )
@@ -170,26 +168,10 @@ class TerminalPlugin(Plugin):
                 return cast("T", (add_to_result(value, removed), metadata))
         return done
 
-    async def _end_with_session(self, call: Call) -> None:
-        """End the programs of a session when it ends."""
-        session = call.services.get("session")
-        if session is None or call.session_id in self._watched:
-            return
-        self._watched.add(call.session_id)
-        try:
-            await session.background(functools.partial(self._wait_for_session_end, call.session_id))
-        except BaseException:
-            self._watched.discard(call.session_id)
-            raise
-
-    async def _wait_for_session_end(self, owner: str) -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            self._watched.discard(owner)
-            if self._loop_thread.begun:
-                with anyio.CancelScope(shield=True):
-                    await self._run_on_loop(self._terminals.end_all(owner))
+    async def _end_session(self, session_id: str) -> None:
+        """End the programs of a session that ends."""
+        if self._loop_thread.begun:
+            await self._run_on_loop(self._terminals.end_all(session_id))
 
     def _get_variable(self, name: str | None, text: str) -> str | None:
         """The value of an environment variable that programs have, too."""

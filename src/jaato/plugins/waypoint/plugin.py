@@ -27,6 +27,7 @@ from jaato.tools.filesystem.backups import Backups
 from jaato.tools.filesystem.changes import Changes
 from jaato.tools.filesystem.transactions import recover_transactions
 from jaato.tools.host_services import roots_of
+from jaato.tools.invisible_text import blank_unprintable
 from jaato.tools.tool import tool
 from jaato.tools.waypoints import START, Tree, WaypointLog
 
@@ -193,7 +194,7 @@ class WaypointPlugin(Plugin):
         if "--json" in flags:
             return found | {"diff": diff}
         return "\n".join(
-            filter(None, [render_restore(done, dry_run=True), *map(printable, diff.splitlines())])
+            filter(None, [render_restore(done, dry_run=True), *map(blank_unprintable, diff.splitlines())])
         )
 
     async def _restore(self, waypoint_id: str, call: Call | None, flags: set[str]) -> str:
@@ -237,12 +238,7 @@ def render_info(found: dict[str, Any]) -> str:
         parts.append(f"  {found['note']}")
     parts += [f"  {one['path']}: would be {one['change']}" for one in effects["changed"]]
     parts += [f"  {one['path']}: would be kept; {one['reason']}" for one in effects.get("kept", ())]
-    return "\n".join(map(printable, parts))
-
-
-def printable(text: str) -> str:
-    """One line that does nothing to a terminal."""
-    return "".join(char if char.isprintable() else " " for char in text)
+    return "\n".join(map(blank_unprintable, parts))
 
 
 def render_tree(tree: Tree) -> str:
@@ -260,7 +256,7 @@ def render_tree(tree: Tree) -> str:
 
 def headline(waypoint: Waypoint, tree: Tree) -> str:
     """One line about a waypoint."""
-    words = [waypoint.id, f'"{printable(waypoint.description)}"']
+    words = [waypoint.id, f'"{blank_unprintable(waypoint.description)}"']
     if waypoint.id != START:
         words.append(f"[{waypoint.owner}{', ceiling' if waypoint.ceiling else ''}]")
     if waypoint.id == tree.current:
@@ -324,7 +320,7 @@ def restore_result(done: RestoreResult, *, dry_run: bool) -> dict[str, Any]:
 
 def render_undo(point: UndoPoint, done: RestoreResult, *, dry_run: bool) -> str:
     """The result of `undo` for the user."""
-    since = f' since "{printable(point.label)}"' if point.label else ""
+    since = f' since "{blank_unprintable(point.label)}"' if point.label else ""
     verb = "Would take" if dry_run else "Took"
     head = f"{verb} back what changed{since}:" if done.plan else f"Nothing was taken back{since}."
     lines = [head, *effect_lines(done)]
@@ -349,12 +345,14 @@ def render_restore(done: RestoreResult, *, dry_run: bool) -> str:
 def effect_lines(done: RestoreResult) -> list[str]:
     """The files that a restore changes, and those it keeps with the reason, in lines for the user."""
     changes, kept = list_planned_changes(done.plan), done.plan.kept
-    lines = [f"  {printable(path)}: {change}" for path, change in changes[:MAX_SHOWN]]
+    lines = [f"  {blank_unprintable(path)}: {change}" for path, change in changes[:MAX_SHOWN]]
     if len(changes) > MAX_SHOWN:
         lines.append(f"  and {len(changes) - MAX_SHOWN} more")
     if kept:
         lines.append(
             f"Kept as {'it is' if len(kept) == 1 else 'they are'} (--force overrules other people's changes):"
         )
-        lines += [f"  {printable(path)}: {printable(reason)}" for path, reason in kept[:MAX_SHOWN]]
+        lines += [
+            f"  {blank_unprintable(path)}: {blank_unprintable(reason)}" for path, reason in kept[:MAX_SHOWN]
+        ]
     return lines

@@ -17,8 +17,8 @@ from jaato.providers.wire_encoding import (
     result_content,
     wire_name,
 )
+from jaato.tools.images import IMAGE_TYPES
 
-IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 EMPTY_REPLY = b'{"type":"text","text":"(no reply)"}'
 NOTHING_SENT = b'{"type":"text","text":"(empty message)"}'
 MARK = b',"cache_control":{"type":"ephemeral"}}'
@@ -159,8 +159,8 @@ def user_block(part: Text | Media, read_blob: ReadBlob) -> bytes:
     if isinstance(part, Text):
         return text_block(part.text if part.text.strip() else "(no output)")
     data = read_media(part, read_blob)
-    if data is not None and (part.mime_type in IMAGES or part.mime_type == "application/pdf"):
-        kind = b"image" if part.mime_type in IMAGES else b"document"
+    if data is not None and (part.mime_type in IMAGE_TYPES or part.mime_type == "application/pdf"):
+        kind = b"image" if part.mime_type in IMAGE_TYPES else b"document"
         return b'{"type":"%s","source":{"type":"base64","media_type":"%s","data":"%s"}}' % (
             kind,
             part.mime_type.encode(),

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from jaato.protocol.messages import Problem, Text, ToolResult
+from jaato.protocol.messages import Problem, ToolResult
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.embedding.structured_output import parse
 from jaato.runtime.flow.trace import MOST_ROOM_CHARS, Offer, Planned, Replied
@@ -111,7 +111,7 @@ def text_of(result: ToolResult) -> str:
     """What a tool gave as text: its data where it gave data."""
     if result.structured is not None:
         return msgspec.json.encode(result.structured).decode()
-    return "\n".join([part.text for part in result.content if isinstance(part, Text)])
+    return "\n".join(result.texts)
 
 
 def shorten(text: str, most_chars: int) -> str:

@@ -492,7 +492,7 @@ def result_text(result: ToolResult) -> str:
     """What a call returned, or why it failed."""
     if result.error is not None:
         return truncate(result.error.message)
-    return truncate("".join([one.text for one in result.content if isinstance(one, Text)]))
+    return truncate("".join(result.texts))
 
 
 def truncate(text: str) -> str:

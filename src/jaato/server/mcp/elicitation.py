@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,6 +10,7 @@ import anyio
 
 from jaato.abc.asker import Answer, Clarification, Question
 from jaato.protocol.ids import new_id
+from jaato.tools.invisible_text import escape_all
 
 MAX_SHOWN_CHARS = 8_000
 MAX_FIELDS = 20
@@ -116,14 +116,7 @@ def format_arguments(arguments: dict[str, Any]) -> list[str]:
 
 def visible(text: str) -> str:
     """Text with characters that cannot be seen, or change how others are seen, written out."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        char
-        if char == "\n" or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-        else f"\\u{ord(char):04x}"
-        for char in text
-    )
+    return "\n".join(map(escape_all, text.split("\n")))
 
 
 def one_line(text: str, limit: int) -> str:

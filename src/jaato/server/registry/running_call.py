@@ -16,7 +16,7 @@ from jaato.errors import JaatoError
 from jaato.protocol.arp import Invocation
 from jaato.protocol.codec import encode
 from jaato.protocol.events import Event, ToolCallEnd, ToolCallStart, ToolOutput
-from jaato.protocol.messages import Problem, Text, ToolResult
+from jaato.protocol.messages import Problem, ToolResult
 from jaato.server.registry.limits import ConcurrencyLimits
 from jaato.server.registry.requests import Principal, StreamFormat
 from jaato.server.registry.responses import Response
@@ -184,7 +184,7 @@ def value_of(result: ToolResult, read: ReadResult, *, text: bool) -> Any:
     """
     if result.structured is not None:
         return result.structured
-    texts = [part.text for part in result.content if isinstance(part, Text)]
+    texts = result.texts
     if not texts:
         return [msgspec.to_builtins(part) for part in result.content] or None
     if result.handle is None:

@@ -234,7 +234,7 @@ def read_id(text: str) -> str:
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         match = BEGINNING_WITH_ID.match(text[:READ_CHARS])
         try:
-            found = msgspec.json.decode(match[1], type=str | int) if match else ""
+            found = decode_json(f'{{"id":{match[1]}}}', NamedFrame).id if match else ""
         except (msgspec.DecodeError, UnicodeEncodeError):
             return ""
     return str(found) if len(str(found)) <= MAX_ID_CHARS else ""

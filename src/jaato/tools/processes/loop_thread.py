@@ -1,16 +1,21 @@
-"""An event loop in a thread of its own, for processes that go on between calls."""
+"""An event loop in a thread of its own, for processes that continue between calls."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jaato.errors import ToolError
 from jaato.tools.cancel import CancelToken
+
+if TYPE_CHECKING:
+    from jaato.tools.call import Call
 
 T = TypeVar("T")
 CLOSE_WITHIN_S = 30.0
@@ -108,3 +113,33 @@ class LoopThread:
 
     def _over(self) -> ToolError:
         return ToolError(f"{self._name} has been shut down.")
+
+
+class SessionCleanup:
+    """Runs `clean` with the id of each session that has used a plugin, when the session ends."""
+
+    def __init__(self, clean: Callable[[str], Awaitable[object]]) -> None:
+        self._clean = clean
+        self._registered: set[str] = set()
+
+    async def register(self, call: Call) -> None:
+        """Have the session of a call cleaned up; once, and not for a call without a session."""
+        session, session_id = call.services.get("session"), call.session_id
+        if session is None or session_id in self._registered:
+            return
+        self._registered.add(session_id)
+        try:
+            await session.background(partial(self._wait_for_end, session_id))
+        except BaseException:
+            self._registered.discard(session_id)
+            raise
+
+    async def _wait_for_end(self, session_id: str) -> None:
+        import anyio
+
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self._registered.discard(session_id)
+            with anyio.CancelScope(shield=True), contextlib.suppress(ToolError):
+                await self._clean(session_id)
