@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.desk import Desk
+from tests.cli.environment import CliEnvironment
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def desk(tmp_path: Path) -> Iterator[CliEnvironment]:
     """One user's machine with a server."""
-    with Desk(tmp_path).serving() as desk:
+    with CliEnvironment(tmp_path).serving() as desk:
         yield desk
 
 
 @pytest.fixture
-def alone(tmp_path: Path) -> Desk:
+def alone(tmp_path: Path) -> CliEnvironment:
     """One user's machine without a server."""
-    return Desk(tmp_path)
+    return CliEnvironment(tmp_path)

@@ -14,7 +14,7 @@ from acp.connection import StreamDirection, StreamEvent
 from acp.exceptions import RequestError
 from acp.helpers import text_block
 from acp.stdio import spawn_agent_process
-from tests.cli.desk import Desk
+from tests.cli.environment import CliEnvironment
 
 from acp import schema
 
@@ -210,7 +210,7 @@ class Editor(TerminalHost):
 
     # --- what is asked -----------------------------------------------------------------------------------------------
 
-    async def new(self, desk: Desk, servers: list[Any] | None = None) -> str:
+    async def new(self, desk: CliEnvironment, servers: list[Any] | None = None) -> str:
         """A new session of the workspace."""
         made = await self.agent.new_session(cwd=str(desk.work), mcp_servers=servers or [])
         return made.session_id
@@ -223,7 +223,7 @@ class Editor(TerminalHost):
 
 @asynccontextmanager
 async def editing(
-    desk: Desk,
+    desk: CliEnvironment,
     *flags: str,
     choose: Choose | None = None,
     forms: bool = False,

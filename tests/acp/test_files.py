@@ -9,7 +9,7 @@ import pytest
 from acp.schema import ReadTextFileResponse
 from tests.acp.editor import Editor, editing, run
 from tests.acp.test_process import Raw
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 
 from jaato.acp.files import answer_file
 from jaato.protocol.frames import FileRequest
@@ -20,7 +20,7 @@ ACTIVATE = call("get_tool_schemas", names=["updateFile", "writeNewFile", "undoFi
 UPDATE = call("updateFile", path="a.txt", old="unsaved", new="edited")
 
 
-def test_a_read_sees_unsaved_text(desk: Desk) -> None:
+def test_a_read_sees_unsaved_text(desk: CliEnvironment) -> None:
     """The text of the buffer, with a note that the disk has another."""
     script = desk.script(READ, say("read"))
     (desk.work / "a.txt").write_text("saved\n")
@@ -39,7 +39,7 @@ def test_a_read_sees_unsaved_text(desk: Desk) -> None:
     run(story())
 
 
-def test_an_edit_is_written_by_the_editor(desk: Desk) -> None:
+def test_an_edit_is_written_by_the_editor(desk: CliEnvironment) -> None:
     """The edit applies to the unsaved text, the question shows its diff, and both earlier texts are kept."""
     undo = call("undoFileChange", path="a.txt")
     script = desk.script(ACTIVATE, UPDATE, say("done"), undo, say("undone"))
@@ -77,7 +77,7 @@ BAD: tuple[dict[str, Any], ...] = (
 """Answers without text of a file."""
 
 
-def test_bad_answers_have_no_effect(alone: Desk) -> None:
+def test_bad_answers_have_no_effect(alone: CliEnvironment) -> None:
     """Wrong types, lone surrogates, too much, another id, and an answer after the deadline: the disk is read, the editor is
     asked again, and the session goes on."""
     reads = len(BAD) + 3
@@ -122,7 +122,7 @@ def test_bad_answers_have_no_effect(alone: Desk) -> None:
     assert (alone.work / "a.txt").read_text() == "saved\n"
 
 
-def test_an_editor_that_can_only_write_serves_no_files(desk: Desk) -> None:
+def test_an_editor_that_can_only_write_serves_no_files(desk: CliEnvironment) -> None:
     """Its unsaved text would be overwritten unseen."""
     script = desk.script(ACTIVATE, call("updateFile", path="a.txt", old="saved", new="edited"), say("done"))
     (desk.work / "a.txt").write_text("saved\n")
@@ -140,7 +140,7 @@ def test_an_editor_that_can_only_write_serves_no_files(desk: Desk) -> None:
     assert (desk.work / "a.txt").read_text() == "edited\n"
 
 
-def test_an_editor_that_reads_the_disk_serves_no_files(desk: Desk) -> None:
+def test_an_editor_that_reads_the_disk_serves_no_files(desk: CliEnvironment) -> None:
     """Its unsaved text would be unseen, and overwritten by its own write: the disk is changed instead."""
     script = desk.script(ACTIVATE, call("updateFile", path="a.txt", old="saved", new="edited"), say("done"))
     path = desk.work / "a.txt"
@@ -157,7 +157,7 @@ def test_an_editor_that_reads_the_disk_serves_no_files(desk: Desk) -> None:
     assert path.read_text() == "edited\n"
 
 
-def test_a_workspace_behind_a_link_is_named_as_the_editor_names_it(desk: Desk) -> None:
+def test_a_workspace_behind_a_link_is_named_as_the_editor_names_it(desk: CliEnvironment) -> None:
     """The editor knows its files below the directory that it has opened."""
     script = desk.script(READ, say("read"))
     (desk.work / "a.txt").write_text("saved\n")
@@ -173,7 +173,7 @@ def test_a_workspace_behind_a_link_is_named_as_the_editor_names_it(desk: Desk) -
     run(story())
 
 
-def test_files_are_served_again_after_the_server_was_killed(desk: Desk) -> None:
+def test_files_are_served_again_after_the_server_was_killed(desk: CliEnvironment) -> None:
     """The new server asks the editor as the one before did."""
     script = desk.script(READ, say("one"), READ, say("two"))
     (desk.work / "a.txt").write_text("saved\n")
@@ -259,7 +259,7 @@ def test_a_cancelled_request_leaves_nothing_running(content: str | None) -> None
     run(story())
 
 
-def test_requests_for_one_file_in_two_sessions_are_withdrawn_each(desk: Desk) -> None:
+def test_requests_for_one_file_in_two_sessions_are_withdrawn_each(desk: CliEnvironment) -> None:
     """The deadline of one session's request withdraws that, and not the other's of the same path."""
     script = desk.script(READ, say("read"))
     (desk.work / "a.txt").write_text("saved\n")

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.acp.editor import run
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 from tests.mcp.node import installed, node
 
 MANIFEST = Path(__file__).with_name("package.json")
@@ -42,7 +42,7 @@ def acpx() -> list[str]:
 class Acpx:
     """A user of acpx, with one session."""
 
-    def __init__(self, desk: Desk, script: list[str]) -> None:
+    def __init__(self, desk: CliEnvironment, script: list[str]) -> None:
         self._desk = desk
         agent = shlex.join([*desk.command, "acp", *script])
         self._command = [*acpx(), "--cwd", str(desk.work), "--agent", agent]
@@ -77,7 +77,7 @@ class Acpx:
         return found
 
 
-def test_acpx_holds_a_conversation(desk: Desk) -> None:
+def test_acpx_holds_a_conversation(desk: CliEnvironment) -> None:
     """Tools and a permission, a denial, a mode, a cancel, and a resume after its agent was killed."""
     user = Acpx(
         desk,
@@ -144,7 +144,7 @@ the protocol has `agent_message_chunk`, `label` where options have a `name`, and
 
 
 @pytest.mark.skipif(find_spec("acplint") is None, reason="acplint is not installed")
-def test_acplint_finds_nothing_else(alone: Desk) -> None:
+def test_acplint_finds_nothing_else(alone: CliEnvironment) -> None:
     """All checks pass but those that are wrong about protocol 1."""
     from acplint.report import TestStatus
     from acplint.runner import ConformanceRunner
@@ -165,7 +165,7 @@ def test_acplint_finds_nothing_else(alone: Desk) -> None:
 
 
 @pytest.mark.skipif(find_spec("acplint") is None, reason="acplint is not installed")
-def test_acplints_client_holds_a_conversation(desk: Desk) -> None:
+def test_acplints_client_holds_a_conversation(desk: CliEnvironment) -> None:
     """The client below its checks: a permission and a tool, a cancel, and a load in another process."""
     from acplint.transport import AcpTransport
 

@@ -15,7 +15,7 @@ from typing import IO, Any
 import psutil
 import pytest
 from tests.acp.editor import editing, run
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 from tests.processes import alive
 
 PATIENCE_S = 60
@@ -25,7 +25,7 @@ HELLO = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocol
 class Raw:
     """An editor that sends bytes."""
 
-    def __init__(self, desk: Desk, *flags: str) -> None:
+    def __init__(self, desk: CliEnvironment, *flags: str) -> None:
         self.process = desk.start("acp", *flags, stdin=subprocess.PIPE)
         self._out: IO[bytes] = self.process.stdout  # type: ignore[assignment]  # a pipe was asked for
         self._read = bytearray()
@@ -80,7 +80,7 @@ class Raw:
 
 
 @pytest.fixture
-def raw(alone: Desk) -> Iterator[Raw]:
+def raw(alone: CliEnvironment) -> Iterator[Raw]:
     """An agent in one process, which is gone after the test."""
     made = Raw(alone, *alone.script(say("hello"), say("again")), "--no-daemon")
     try:
@@ -136,7 +136,7 @@ BAD = [
 ]
 
 
-def test_bad_input_is_answered_and_loses_nothing(raw: Raw, alone: Desk) -> None:
+def test_bad_input_is_answered_and_loses_nothing(raw: Raw, alone: CliEnvironment) -> None:
     """Each is answered with the error of JSON-RPC or ignored, and a session goes on after all of it."""
     session = raw.ask("s", "session/new", cwd=str(alone.work), mcpServers=[])["result"]["sessionId"]
     prompt = [{"type": "text", "text": "hi"}]
@@ -165,7 +165,7 @@ def test_each_request_that_has_an_id_is_answered_with_it(raw: Raw) -> None:
     assert raw.read()["result"] == {"sessions": []}
 
 
-def test_metadata_replaces_no_parameter(raw: Raw, alone: Desk) -> None:
+def test_metadata_replaces_no_parameter(raw: Raw, alone: CliEnvironment) -> None:
     """What an editor adds under `_meta` may have any names."""
     meta = {"cwd": "/", "self": 1, "session_id": ["none"], "traceparent": "00-1-2-3"}
     made = raw.ask("s", "session/new", cwd=str(alone.work), mcpServers=[], _meta=meta)["result"]
@@ -177,7 +177,7 @@ def test_metadata_replaces_no_parameter(raw: Raw, alone: Desk) -> None:
 
 
 @pytest.mark.parametrize("error", ["no", [1], None, {}, {"code": "x", "message": 5}])
-def test_an_error_of_any_shape_denies_and_ends_nothing(alone: Desk, error: Any) -> None:
+def test_an_error_of_any_shape_denies_and_ends_nothing(alone: CliEnvironment, error: Any) -> None:
     """The editor's answer to a permission request is no error of JSON-RPC: the call is denied, the session goes on."""
     script = alone.script(
         call("get_tool_schemas", names=["writeNewFile"]),
@@ -205,7 +205,7 @@ def test_an_error_of_any_shape_denies_and_ends_nothing(alone: Desk, error: Any) 
     assert not (alone.work / "a.txt").exists()
 
 
-def test_a_line_is_whole_when_its_session_is_closed(desk: Desk) -> None:
+def test_a_line_is_whole_when_its_session_is_closed(desk: CliEnvironment) -> None:
     """The editor does not read while long texts are sent, and closes their sessions: no line begins within another."""
     raw = Raw(desk, *desk.script(say("y" * 1_000_000)))
     try:
@@ -244,7 +244,7 @@ def test_a_huge_message_is_refused(raw: Raw) -> None:
     assert raw.end() == 0
 
 
-def test_a_flood_of_requests_is_bounded(alone: Desk) -> None:
+def test_a_flood_of_requests_is_bounded(alone: CliEnvironment) -> None:
     """Beyond a number of unanswered requests further ones are refused, and each of them has one response."""
     raw = Raw(alone, *alone.script(call("run", command="sleep 5"), say("over")), "--no-daemon")
     try:
@@ -262,7 +262,7 @@ def test_a_flood_of_requests_is_bounded(alone: Desk) -> None:
         raw.close()
 
 
-def test_an_editor_that_does_not_read_gets_each_text_once(desk: Desk) -> None:
+def test_an_editor_that_does_not_read_gets_each_text_once(desk: CliEnvironment) -> None:
     """More events than are kept while it does not read: what was dropped is taken from the state, and what that does not
     hold any more, long texts and early calls, from the store."""
     text = "".join(f"{number:014} " for number in range(40_000))
@@ -289,7 +289,7 @@ def test_an_editor_that_does_not_read_gets_each_text_once(desk: Desk) -> None:
         raw.close()
 
 
-def test_stdout_has_the_protocol_alone(alone: Desk) -> None:
+def test_stdout_has_the_protocol_alone(alone: CliEnvironment) -> None:
     """What a plugin of the workspace prints goes to stderr, and stdin is not its."""
     plugin = alone.work / ".jaato" / "plugins"
     plugin.mkdir(parents=True)
@@ -307,7 +307,7 @@ def test_stdout_has_the_protocol_alone(alone: Desk) -> None:
         raw.close()
 
 
-def test_the_end_of_the_editor_ends_the_process(desk: Desk) -> None:
+def test_the_end_of_the_editor_ends_the_process(desk: CliEnvironment) -> None:
     """The end of stdin in mid-turn: the process ends, the turn goes on in the server."""
     script = desk.script(call("run", command="sleep 1; echo over"), say("finished"))
     raw = Raw(desk, *script)
@@ -338,7 +338,7 @@ def test_the_end_of_the_editor_ends_the_process(desk: Desk) -> None:
     assert turn["reason"] == "stop"
 
 
-def test_a_killed_agent_leaves_no_process(alone: Desk) -> None:
+def test_a_killed_agent_leaves_no_process(alone: CliEnvironment) -> None:
     """SIGKILL of the agent in mid-command: the command ends with it."""
     script = alone.script(call("run", command="echo $$ ; exec sleep 300"), say("never"))
 
@@ -368,7 +368,7 @@ def descendants(pid: int) -> list[int]:
     return [child.pid for child in psutil.Process(pid).children(recursive=True)]
 
 
-def test_a_killed_server_is_started_again_and_the_turn_goes_on(desk: Desk) -> None:
+def test_a_killed_server_is_started_again_and_the_turn_goes_on(desk: CliEnvironment) -> None:
     """SIGKILL of the daemon in mid-turn: the agent starts it, resumes the turn, and the prompt ends."""
     script = desk.script(call("run", command="echo begun; sleep 3"), say("recovered"), say("and on"))
 
@@ -386,7 +386,7 @@ def test_a_killed_server_is_started_again_and_the_turn_goes_on(desk: Desk) -> No
     run(story())
 
 
-def test_a_server_at_another_machine_works_in_the_editors_directory(alone: Desk) -> None:
+def test_a_server_at_another_machine_works_in_the_editors_directory(alone: CliEnvironment) -> None:
     """By its address and the token of a file, without a directory on the command line."""
     alone.env["XDG_RUNTIME_DIR"] = str(alone.home)
     assert alone.run("serve", "--daemon", "--web-socket", ":0").returncode == 0
@@ -408,7 +408,7 @@ def test_a_server_at_another_machine_works_in_the_editors_directory(alone: Desk)
         alone.run("serve", "--stop")
 
 
-def test_a_prompt_while_the_server_is_gone_runs_whole(desk: Desk) -> None:
+def test_a_prompt_while_the_server_is_gone_runs_whole(desk: CliEnvironment) -> None:
     """The server died before the prompt: the session is opened with the editor's options first, so that its turn is not
     ended by that."""
     script = desk.script(call("run", command="sleep 1"), say("done"))
@@ -423,7 +423,7 @@ def test_a_prompt_while_the_server_is_gone_runs_whole(desk: Desk) -> None:
     run(story())
 
 
-def test_a_cancel_while_the_server_is_gone_keeps_the_prompt(desk: Desk) -> None:
+def test_a_cancel_while_the_server_is_gone_keeps_the_prompt(desk: CliEnvironment) -> None:
     """A prompt that waits for the server is cancelled at once, and its message never sent; the next one is."""
     raw = Raw(desk, *desk.script(say("next"), say("never")))
     try:
@@ -445,7 +445,7 @@ def test_a_cancel_while_the_server_is_gone_keeps_the_prompt(desk: Desk) -> None:
         raw.close()
 
 
-def test_a_question_survives_the_death_of_the_server(desk: Desk) -> None:
+def test_a_question_survives_the_death_of_the_server(desk: CliEnvironment) -> None:
     """SIGKILL of the daemon while the editor is asked: its answer counts afterwards, and nothing runs twice."""
     script = desk.script(
         call("get_tool_schemas", names=["writeNewFile"]),

@@ -10,7 +10,7 @@ import pytest
 from acp.exceptions import RequestError
 from acp.helpers import embedded_text_resource, image_block, resource_block, resource_link_block, text_block
 from tests.acp.editor import editing, run
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 
 from acp import schema
 
@@ -24,7 +24,7 @@ def activate(*names: str) -> dict[str, Any]:
     return call("get_tool_schemas", names=list(names))
 
 
-def test_a_prompt_shows_calls_thoughts_and_text(desk: Desk) -> None:
+def test_a_prompt_shows_calls_thoughts_and_text(desk: CliEnvironment) -> None:
     """A file is written with a diff, a command prints while it runs, and the turn ends with its tokens."""
     script = desk.script(
         activate("writeNewFile"),
@@ -75,7 +75,7 @@ def test_a_prompt_shows_calls_thoughts_and_text(desk: Desk) -> None:
     run(story())
 
 
-def test_without_a_server_it_works_in_the_process(alone: Desk) -> None:
+def test_without_a_server_it_works_in_the_process(alone: CliEnvironment) -> None:
     """The same in memory: no server is started."""
     script = alone.script(say("hello"))
 
@@ -89,7 +89,7 @@ def test_without_a_server_it_works_in_the_process(alone: Desk) -> None:
     assert "no server" in alone.run("serve", "--status").stdout
 
 
-def test_the_server_is_started_if_there_is_none(alone: Desk) -> None:
+def test_the_server_is_started_if_there_is_none(alone: CliEnvironment) -> None:
     """An editor needs no daemon to be there."""
     script = alone.script(say("hello"))
     alone.env["XDG_RUNTIME_DIR"] = str(alone.home)
@@ -109,7 +109,7 @@ def test_the_server_is_started_if_there_is_none(alone: Desk) -> None:
 @pytest.mark.parametrize(
     ("finish", "stop"), [("length", "max_tokens"), ("refusal", "refusal"), ("stop", "end_turn")]
 )
-def test_a_turn_ends_with_its_reason(alone: Desk, finish: str, stop: str) -> None:
+def test_a_turn_ends_with_its_reason(alone: CliEnvironment, finish: str, stop: str) -> None:
     """Why the model stopped is why the prompt ends."""
     script = alone.script(say("so far", finish_reason=finish))
 
@@ -121,7 +121,7 @@ def test_a_turn_ends_with_its_reason(alone: Desk, finish: str, stop: str) -> Non
     run(story())
 
 
-def test_a_limit_ends_the_turn(alone: Desk) -> None:
+def test_a_limit_ends_the_turn(alone: CliEnvironment) -> None:
     """The limit of model calls is named."""
     script = alone.script(call("calculate", expression="1+1"), say("never"))
 
@@ -134,7 +134,7 @@ def test_a_limit_ends_the_turn(alone: Desk) -> None:
     run(story())
 
 
-def test_an_error_of_the_provider_is_an_error_of_the_prompt(alone: Desk) -> None:
+def test_an_error_of_the_provider_is_an_error_of_the_prompt(alone: CliEnvironment) -> None:
     """The words of the provider reach the editor, a refused key as one; the session stays usable."""
     script = alone.script(say("", error="provider_authentication"), say("back"))
 
@@ -151,7 +151,7 @@ def test_an_error_of_the_provider_is_an_error_of_the_prompt(alone: Desk) -> None
     run(story())
 
 
-def test_without_a_provider_the_editor_is_told_to_log_in(alone: Desk) -> None:
+def test_without_a_provider_the_editor_is_told_to_log_in(alone: CliEnvironment) -> None:
     """No key, no Ollama, no embedded model: authentication is required, with the words of what to do."""
 
     async def story() -> None:
@@ -166,7 +166,7 @@ def test_without_a_provider_the_editor_is_told_to_log_in(alone: Desk) -> None:
     run(story())
 
 
-def test_a_prompt_has_images_links_and_resources(alone: Desk) -> None:
+def test_a_prompt_has_images_links_and_resources(alone: CliEnvironment) -> None:
     """Images are kept in the session, links name paths, the text of a resource is in the message."""
     script = alone.script(say("seen"))
 
@@ -186,7 +186,7 @@ def test_a_prompt_has_images_links_and_resources(alone: Desk) -> None:
             with pytest.raises(RequestError, match="base64"):
                 await editor.agent.prompt(session_id=session, prompt=[image_block("no!", "image/png")])
             large = image_block(base64.b64encode(PIXEL + bytes(6_000_000)).decode(), "image/png")
-            with pytest.raises(RequestError, match="image-1: It has more than 5 MB"):
+            with pytest.raises(RequestError, match="image-1: This image has more than 5 MB"):
                 await editor.agent.prompt(session_id=session, prompt=[large])
             sound = schema.AudioContentBlock(type="audio", data="", mime_type="audio/wav")
             with pytest.raises(RequestError, match="sound"):
@@ -213,7 +213,7 @@ def test_a_prompt_has_images_links_and_resources(alone: Desk) -> None:
     assert any(part.get("mime_type") == "image/png" for part in parts)
 
 
-def test_an_untitled_session_has_its_first_message_as_title(desk: Desk) -> None:
+def test_an_untitled_session_has_its_first_message_as_title(desk: CliEnvironment) -> None:
     """On one line, in the session list and as soon as it was sent; a name that it is given replaces it."""
     script = desk.script(say("one"), say("two"))
 
@@ -235,7 +235,7 @@ def test_an_untitled_session_has_its_first_message_as_title(desk: Desk) -> None:
     run(story())
 
 
-def test_a_wrong_command_is_answered_in_the_conversation(alone: Desk) -> None:
+def test_a_wrong_command_is_answered_in_the_conversation(alone: CliEnvironment) -> None:
     """With what there is, instead of an error of the protocol; the model gets none of it."""
     script = alone.script(say("model"))
 
@@ -258,7 +258,7 @@ def test_a_wrong_command_is_answered_in_the_conversation(alone: Desk) -> None:
     run(story())
 
 
-def test_a_plan_is_shown_as_it_changes(alone: Desk) -> None:
+def test_a_plan_is_shown_as_it_changes(alone: CliEnvironment) -> None:
     """Each step with its status."""
     script = alone.script(
         activate("createPlan", "startPlan", "setStepStatus"),
@@ -277,7 +277,7 @@ def test_a_plan_is_shown_as_it_changes(alone: Desk) -> None:
     run(story())
 
 
-def test_a_prompt_in_mid_turn_joins_it(desk: Desk) -> None:
+def test_a_prompt_in_mid_turn_joins_it(desk: CliEnvironment) -> None:
     """A second message steers the turn that runs; both prompts end with it."""
     script = desk.script(call("run", command="echo begun; sleep 1"), say("both"))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.acp.editor import Editor, editing, run
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 
 from acp import schema
 
@@ -25,7 +25,9 @@ ACTIVATE = call("get_tool_schemas", names=["writeNewFile"])
         ("cancelled", "n", False),
     ],
 )
-def test_each_option_is_a_documented_answer(alone: Desk, option: str, answer: str, written: bool) -> None:
+def test_each_option_is_a_documented_answer(
+    alone: CliEnvironment, option: str, answer: str, written: bool
+) -> None:
     """The four options, and a request that the editor cancels."""
     script = alone.script(ACTIVATE, WRITE, say("over"))
     session: list[str] = []
@@ -43,7 +45,7 @@ def test_each_option_is_a_documented_answer(alone: Desk, option: str, answer: st
     assert (alone.work / "a.txt").exists() == written
 
 
-def test_always_holds_for_the_next_call(alone: Desk) -> None:
+def test_always_holds_for_the_next_call(alone: CliEnvironment) -> None:
     """What is always allowed is asked once."""
     second = call("writeNewFile", path="b.txt", content="again\n")
     script = alone.script(ACTIVATE, WRITE, second, say("over"))
@@ -58,7 +60,7 @@ def test_always_holds_for_the_next_call(alone: Desk) -> None:
     assert (alone.work / "b.txt").exists()
 
 
-def test_cancel_settles_the_open_request(desk: Desk) -> None:
+def test_cancel_settles_the_open_request(desk: CliEnvironment) -> None:
     """A cancelled prompt ends as such while its question is open, which is withdrawn; the next one works."""
     script = desk.script(ACTIVATE, WRITE, say("after"))
 
@@ -76,7 +78,7 @@ def test_cancel_settles_the_open_request(desk: Desk) -> None:
     assert not (desk.work / "a.txt").exists()
 
 
-def test_cancel_stops_a_command(desk: Desk) -> None:
+def test_cancel_stops_a_command(desk: CliEnvironment) -> None:
     """A running command is ended by the editor's stop."""
     script = desk.script(call("run", command="echo begun; sleep 300"), say("never"))
 
@@ -91,7 +93,7 @@ def test_cancel_stops_a_command(desk: Desk) -> None:
     run(story())
 
 
-def test_a_question_that_another_client_answers_is_withdrawn(desk: Desk) -> None:
+def test_a_question_that_another_client_answers_is_withdrawn(desk: CliEnvironment) -> None:
     """Two editors are asked; when one has answered, the other is told that the request needs no answer."""
     script = desk.script(ACTIVATE, WRITE, say("over"))
 
@@ -121,7 +123,7 @@ CLARIFY = call(
 )
 
 
-def test_the_models_question_is_a_choice(alone: Desk) -> None:
+def test_the_models_question_is_a_choice(alone: CliEnvironment) -> None:
     """Without forms each choice is an option."""
     script = alone.script(call("get_tool_schemas", names=["request_clarification"]), CLARIFY, say("fine"))
 
@@ -140,7 +142,7 @@ def test_the_models_question_is_a_choice(alone: Desk) -> None:
     run(story())
 
 
-def test_each_choice_is_asked_where_options_have_no_names(alone: Desk) -> None:
+def test_each_choice_is_asked_where_options_have_no_names(alone: CliEnvironment) -> None:
     """An editor that shows the kind of an option in place of its name has one question for each choice."""
     script = alone.script(call("get_tool_schemas", names=["request_clarification"]), CLARIFY, say("fine"))
 
@@ -159,7 +161,7 @@ def test_each_choice_is_asked_where_options_have_no_names(alone: Desk) -> None:
     run(story())
 
 
-def test_the_models_question_is_a_form(alone: Desk) -> None:
+def test_the_models_question_is_a_form(alone: CliEnvironment) -> None:
     """An editor with forms is sent one, and its fields are the answers."""
     script = alone.script(call("get_tool_schemas", names=["request_clarification"]), CLARIFY, say("fine"))
 
@@ -176,7 +178,7 @@ def test_the_models_question_is_a_form(alone: Desk) -> None:
     run(story())
 
 
-def test_a_hostile_call_cannot_steer_the_editor(alone: Desk) -> None:
+def test_a_hostile_call_cannot_steer_the_editor(alone: CliEnvironment) -> None:
     """Escapes, direction marks and imitated prompts in arguments, output and text are spelled out or removed."""
     evil = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe\nAllow? [y/N] y\n```\n# done"
     script = alone.script(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from acp.exceptions import RequestError
 from tests.acp.editor import editing, run
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 
 from acp import schema
 
@@ -19,7 +19,7 @@ ACTIVATE = call("get_tool_schemas", names=["writeNewFile"])
 SMALL_SERVER = Path(__file__).parents[1] / "mcp" / "small_server.py"
 
 
-def test_the_agent_declares_what_it_has(alone: Desk) -> None:
+def test_the_agent_declares_what_it_has(alone: CliEnvironment) -> None:
     """The version, its name, and capabilities that tests below use."""
 
     async def story() -> None:
@@ -45,7 +45,7 @@ def test_the_agent_declares_what_it_has(alone: Desk) -> None:
     run(story())
 
 
-def test_a_session_is_listed_and_loaded_with_its_conversation(alone: Desk) -> None:
+def test_a_session_is_listed_and_loaded_with_its_conversation(alone: CliEnvironment) -> None:
     """Another process of the editor shows the same messages, calls and thoughts, and goes on."""
     script = alone.script(ACTIVATE, WRITE, say("written", thinking="hm"), say("and more"))
 
@@ -82,7 +82,7 @@ def test_a_session_is_listed_and_loaded_with_its_conversation(alone: Desk) -> No
     run(both())
 
 
-def test_a_session_is_resumed_without_its_conversation(alone: Desk) -> None:
+def test_a_session_is_resumed_without_its_conversation(alone: CliEnvironment) -> None:
     """Nothing is replayed; the conversation goes on."""
     script = alone.script(say("one"), say("two"))
 
@@ -107,7 +107,7 @@ def test_a_session_is_resumed_without_its_conversation(alone: Desk) -> None:
     run(story())
 
 
-def test_a_long_conversation_is_replayed_whole(alone: Desk) -> None:
+def test_a_long_conversation_is_replayed_whole(alone: CliEnvironment) -> None:
     """More messages than one page of the history has."""
     count = 230
     script = alone.script(*[say(f"<{number}>") for number in range(count)])
@@ -126,7 +126,7 @@ def test_a_long_conversation_is_replayed_whole(alone: Desk) -> None:
     run(story())
 
 
-def test_the_mode_decides_what_is_asked(alone: Desk) -> None:
+def test_the_mode_decides_what_is_asked(alone: CliEnvironment) -> None:
     """In accept-edits a file is written unasked; in read-only it is denied; the editor is sent each change."""
     second = call("writeNewFile", path="b.txt", content="again\n")
     script = alone.script(ACTIVATE, WRITE, say("one"), second, say("two"))
@@ -155,7 +155,7 @@ def test_the_mode_decides_what_is_asked(alone: Desk) -> None:
     assert not (alone.work / "b.txt").exists()
 
 
-def test_the_mode_and_the_model_are_options(alone: Desk) -> None:
+def test_the_mode_and_the_model_are_options(alone: CliEnvironment) -> None:
     """Each is chosen among its values, and a change is sent to the editor."""
     other = alone.root / "other.json"
     other.write_text('[{"text": "unused"}, {"text": "from the other"}]')
@@ -191,7 +191,7 @@ def test_the_mode_and_the_model_are_options(alone: Desk) -> None:
     run(story())
 
 
-def test_commands_are_listed_and_run(alone: Desk) -> None:
+def test_commands_are_listed_and_run(alone: CliEnvironment) -> None:
     """Those of the session after a slash; an unknown one is named, and paths are text."""
     script = alone.script(say("a path"))
 
@@ -213,7 +213,7 @@ def test_commands_are_listed_and_run(alone: Desk) -> None:
     run(story())
 
 
-def test_two_editors_follow_one_session(desk: Desk) -> None:
+def test_two_editors_follow_one_session(desk: CliEnvironment) -> None:
     """The second sees the first one's words as they come, and its own prompts are seen by the first."""
     script = desk.script(say("to the first", chunks=3), say("to the second"), say("alone now"))
 
@@ -235,7 +235,7 @@ def test_two_editors_follow_one_session(desk: Desk) -> None:
     run(story())
 
 
-def test_the_editors_mcp_servers_have_tools(desk: Desk) -> None:
+def test_the_editors_mcp_servers_have_tools(desk: CliEnvironment) -> None:
     """A server over stdio that the editor gives: its tool is called, with a permission, and needs no trust."""
     described = desk.root / "described.json"
     described.write_text("{}")
@@ -260,7 +260,7 @@ def test_the_editors_mcp_servers_have_tools(desk: Desk) -> None:
     run(story())
 
 
-def test_the_editors_mcp_server_over_http(desk: Desk) -> None:
+def test_the_editors_mcp_server_over_http(desk: CliEnvironment) -> None:
     """A server at an address that the editor gives, which is one of jaato's own."""
     served = desk.start("mcp", "serve", "--http", "127.0.0.1:0", "--tools", "calculate")
     try:
@@ -284,7 +284,7 @@ def test_the_editors_mcp_server_over_http(desk: Desk) -> None:
         served.communicate()
 
 
-def test_a_server_that_does_not_start_leaves_the_session_without(desk: Desk) -> None:
+def test_a_server_that_does_not_start_leaves_the_session_without(desk: CliEnvironment) -> None:
     """The session is made all the same, and the user is told which server failed."""
     server = schema.McpServerStdio(name="broken", command="/nonexistent/server", args=[], env=[])
     script = desk.script(say("still here"))
@@ -305,7 +305,7 @@ def test_a_server_that_does_not_start_leaves_the_session_without(desk: Desk) -> 
 SLEEP = call("run", command="echo begun; sleep 300")
 
 
-def test_closing_cancels_the_prompt_and_withdraws_its_question(desk: Desk) -> None:
+def test_closing_cancels_the_prompt_and_withdraws_its_question(desk: CliEnvironment) -> None:
     """A close in mid-turn is a cancel: the prompt ends so, an open request is withdrawn."""
     script = desk.script(ACTIVATE, WRITE, say("never"))
 
@@ -328,7 +328,7 @@ def test_closing_cancels_the_prompt_and_withdraws_its_question(desk: Desk) -> No
     assert not (desk.work / "a.txt").exists()
 
 
-def test_loading_in_mid_turn_keeps_the_prompt(desk: Desk) -> None:
+def test_loading_in_mid_turn_keeps_the_prompt(desk: CliEnvironment) -> None:
     """The conversation is shown again, the open question asked again, and the prompt ends with its turn."""
     script = desk.script(ACTIVATE, WRITE, say("written"), say("more"))
 
@@ -349,7 +349,7 @@ def test_loading_in_mid_turn_keeps_the_prompt(desk: Desk) -> None:
     assert (desk.work / "a.txt").exists()
 
 
-def test_a_session_is_opened_once_by_its_own_id_and_directory(desk: Desk) -> None:
+def test_a_session_is_opened_once_by_its_own_id_and_directory(desk: CliEnvironment) -> None:
     """Loads of one session at once, an abbreviated id and another directory are refused; nothing is shown twice."""
     script = desk.script(say("one"), say("two"), say("three"))
 
@@ -383,7 +383,7 @@ def test_a_session_is_opened_once_by_its_own_id_and_directory(desk: Desk) -> Non
     run(story())
 
 
-def test_many_sessions_at_once(desk: Desk) -> None:
+def test_many_sessions_at_once(desk: CliEnvironment) -> None:
     """Prompts of different sessions run beside each other."""
     script = desk.script(call("run", command="sleep 0.2; echo over"), say("done"))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 from tests.acp.editor import Editor, Terminal, editing, run
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 
 SLOW = call("run", command="echo begun; while [ ! -e go ]; do sleep 0.05; done; echo ended; exit 3")
 FAST = call("run", command="echo quick")
@@ -41,7 +41,7 @@ async def shown(editor: Editor, text: str) -> Terminal:
     return next(one for one in editor.terminals.values() if text in one.output)
 
 
-def test_a_command_is_followed_in_a_terminal(desk: Desk) -> None:
+def test_a_command_is_followed_in_a_terminal(desk: CliEnvironment) -> None:
     """The program of the terminal is ours: it shows the output live, ends with the exit code, and is released."""
     script = desk.script(SLOW, say("done"))
     trap = desk.root / "trap"
@@ -72,7 +72,7 @@ def test_a_command_is_followed_in_a_terminal(desk: Desk) -> None:
     run(story())
 
 
-def test_a_terminal_with_another_encoding(desk: Desk) -> None:
+def test_a_terminal_with_another_encoding(desk: CliEnvironment) -> None:
     """Every character can be printed; one that a command prints in pieces is whole, and an escape has no effect."""
     command = "echo begun ünï; while [ ! -e go ]; do sleep 0.05; done; printf '\\303'; sleep 0.3; "
     script = desk.script(call("run", command=command + "printf '\\251\\033[31mred\\377\\r\\n'"), say("done"))
@@ -91,7 +91,7 @@ def test_a_terminal_with_another_encoding(desk: Desk) -> None:
     run(story())
 
 
-def test_a_short_command_needs_no_terminal(desk: Desk) -> None:
+def test_a_short_command_needs_no_terminal(desk: CliEnvironment) -> None:
     """Its output is text, as for an editor without terminals."""
     script = desk.script(FAST, say("done"))
 
@@ -104,7 +104,7 @@ def test_a_short_command_needs_no_terminal(desk: Desk) -> None:
     run(story())
 
 
-def test_killing_the_terminal_stops_the_command(desk: Desk) -> None:
+def test_killing_the_terminal_stops_the_command(desk: CliEnvironment) -> None:
     """The call ends as stopped and the turn goes on."""
     script = desk.script(call("run", command="echo begun; sleep 300.173"), say("stopped"))
 
@@ -124,7 +124,7 @@ def test_killing_the_terminal_stops_the_command(desk: Desk) -> None:
     run(story())
 
 
-def test_a_program_that_fails_leaves_the_command_alone(desk: Desk) -> None:
+def test_a_program_that_fails_leaves_the_command_alone(desk: CliEnvironment) -> None:
     """Its output is text then."""
     script = desk.script(SLOW, say("done"))
 
@@ -146,7 +146,7 @@ def test_a_program_that_fails_leaves_the_command_alone(desk: Desk) -> None:
     run(story())
 
 
-def test_a_program_that_is_late(desk: Desk) -> None:
+def test_a_program_that_is_late(desk: CliEnvironment) -> None:
     """One that has not shown the output in time after the end of its call, as on a busy machine, shows nothing any more: the
     output is text then."""
     script = desk.script(SLOW, say("done"))
@@ -172,7 +172,7 @@ def test_a_program_that_is_late(desk: Desk) -> None:
     run(story())
 
 
-def test_a_terminal_that_is_created_late_is_released(desk: Desk) -> None:
+def test_a_terminal_that_is_created_late_is_released(desk: CliEnvironment) -> None:
     """An editor that takes longer to create it than the agent waits keeps no terminal, and the output is text."""
     script = desk.script(SLOW, say("done"))
 
@@ -203,7 +203,7 @@ def test_a_terminal_that_is_created_late_is_released(desk: Desk) -> None:
     run(story())
 
 
-def test_secrets_are_removed(desk: Desk) -> None:
+def test_secrets_are_removed(desk: CliEnvironment) -> None:
     """What follows a call reads events, from which secrets are removed."""
     script = desk.script(LEAK, say("done"))
 
@@ -219,7 +219,7 @@ def test_secrets_are_removed(desk: Desk) -> None:
     run(story())
 
 
-def test_output_is_sent_for_a_display_terminal(desk: Desk) -> None:
+def test_output_is_sent_for_a_display_terminal(desk: CliEnvironment) -> None:
     """An editor that shows output without a program has it in `_meta`, each text once, with the exit code at the end."""
     script = desk.script(SLOW, FAST, say("done"))
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests.arp.serving import Refused, body, definition, done, failure, shop, streamed
 from tests.arp.using import configure
-from tests.cli.desk import Desk
+from tests.cli.environment import CliEnvironment
 
 Run = Callable[..., "Done"]
 ANSWER = json.dumps(done(7)).encode()
@@ -28,7 +28,7 @@ class Done(NamedTuple):
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """Runs a command on a user's machine of its own."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
 
     def made(*words: str, **environ: str) -> Done:
         ended = desk.run("registry", *words, environ=environ)

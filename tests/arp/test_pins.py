@@ -11,7 +11,7 @@ import anyio
 import pytest
 from tests.arp.serving import TEXT, definition, shop
 from tests.arp.using import configure, directory, offered, plugins, session
-from tests.cli.desk import Desk
+from tests.cli.environment import CliEnvironment
 from tests.kit import call, results, say
 
 from jaato.abc.asker import Answer, Asker, Question
@@ -162,7 +162,7 @@ def test_a_call_is_held_to_what_was_judged(tmp_path: Path) -> None:
 
 def test_accepting_on_the_command_line(tmp_path: Path) -> None:
     """`jaato registry trust` shows what has changed of a tool and accepts exactly that; without a person nothing is."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     with shop(definition("echo")) as it:
         for words in (
             ["registry", "add", "it", it.url],

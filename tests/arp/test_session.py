@@ -10,9 +10,9 @@ import anyio
 import pytest
 from tests.arp.serving import TEXT, definition, shop
 from tests.arp.using import configure, session
-from tests.cli.desk import Desk
-from tests.cli.desk import call as desk_call
-from tests.cli.desk import say as desk_say
+from tests.cli.environment import CliEnvironment
+from tests.cli.environment import call as scripted_call
+from tests.cli.environment import say as scripted_text
 from tests.kit import call, calls, provider_of, recorded, results, say
 from tests.mcp import small_server
 
@@ -63,7 +63,7 @@ def test_two_registries_in_one_turn(tmp_path: Path) -> None:
 
 def test_with_an_mcp_server_from_the_command_line(tmp_path: Path) -> None:
     """`jaato run` uses tools of two registries and of an MCP server in one turn, none of them declared before."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     described = tmp_path / "described.json"
     described.write_text("{}")
     program = [sys.executable, str(Path(small_server.__file__)), str(described)]
@@ -81,11 +81,11 @@ def test_with_an_mcp_server_from_the_command_line(tmp_path: Path) -> None:
         assert json.loads(done.stdout)["parameters"] == TEXT
         names = ["forecast", "departures", "mcp__small__greet"]
         script = desk.script(
-            desk_call("list_tools", queries=["weather in a city"]),
-            desk_call("get_tool_schemas", names=names),
+            scripted_call("list_tools", queries=["weather in a city"]),
+            scripted_call("get_tool_schemas", names=names),
             {"calls": [{"name": name, "arguments": {"text": "x"}} for name in names[:2]]
              + [{"name": names[2], "arguments": {"name": "you"}}]},
-            desk_say("done"),
+            scripted_text("done"),
         )  # fmt: skip
         done = desk.run("run", "--yes", "--output", "events", *script, "go")
         assert done.returncode == 0, done.stderr

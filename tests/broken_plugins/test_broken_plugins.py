@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 from tests.broken_plugins.plugins import AT_IMPORT, DECLARED, ENRICHING, IN_THE_MAKING, LEAVES, plugin_text
-from tests.cli.desk import Desk, say
+from tests.cli.environment import CliEnvironment, say
 from tests.kit import call, plan, results, runtime
 from tests.kit import say as scripted
 
@@ -224,7 +224,7 @@ def test_a_thousand_tools_are_no_trouble(tmp_path: Path) -> None:
 
 def test_a_real_process_with_the_whole_zoo_answers_and_names_every_animal(tmp_path: Path) -> None:
     """With every plugin that does not hang in the user's directory, `jaato run` answers and `doctor` names them."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     folder = desk.config / "plugins"
     folder.mkdir(parents=True)
     names: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""A desk for every test; the tests of some modules are held against both ways to work, in the process and in a server."""
+"""An isolated command line for every test; the tests of some modules are held against both ways to work, in the process and in a server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.desk import Desk
+from tests.cli.environment import CliEnvironment
 
 BOTH_WAYS = {
     "test_run",
@@ -29,9 +29,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Desk]:
+def desk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[CliEnvironment]:
     """One user's machine; with a server in the background where the test is held against one."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     if getattr(request, "param", "process") == "process":
         yield desk
         return

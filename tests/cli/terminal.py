@@ -13,7 +13,7 @@ from typing import Any
 
 import pexpect
 import ptyprocess  # type: ignore[import-untyped]
-from tests.cli.desk import Desk
+from tests.cli.environment import CliEnvironment
 from tests.cli.warm import warm
 
 WITHOUT_TOOLKIT = "import sys; sys.modules['prompt_toolkit'] = None; from jaato.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -74,7 +74,7 @@ class Bare(Talk):
 
 @contextmanager
 def talking(
-    desk: Desk,
+    desk: CliEnvironment,
     *args: str,
     term: str = "dumb",
     toolkit: bool = True,

@@ -15,7 +15,7 @@ from typing import Any
 
 import pexpect
 import pytest
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 from tests.cli.terminal import leave, talking
 
 ANCESTORS = "P=$PPID; while [ $P -gt 1 ]; do tr '\\0' ' ' </proc/$P/cmdline; P=$(awk '{print $4}' /proc/$P/stat); done"
@@ -24,21 +24,21 @@ LONG = " ".join(f"word{number}" for number in range(120))
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Desk]:
-    """A desk with a server."""
-    with Desk(tmp_path).serving() as desk:
+def served(tmp_path: Path) -> Iterator[CliEnvironment]:
+    """An isolated command line with a server."""
+    with CliEnvironment(tmp_path).serving() as desk:
         yield desk
 
 
 @contextmanager
-def attached(desk: Desk, *args: str, user: str = "bea") -> Iterator[Any]:
+def attached(desk: CliEnvironment, *args: str, user: str = "bea") -> Iterator[Any]:
     """A terminal that has joined the session."""
     desk.env["USER"] = user
     with talking(desk, *args, command="attach") as child:
         yield child
 
 
-def test_two_terminals_see_the_same(served: Desk) -> None:
+def test_two_terminals_see_the_same(served: CliEnvironment) -> None:
     """What one terminal says and the agent answers, the other one shows too, whole and once; who comes and leaves is told,
     which files tools have changed, and which commands the plugins have."""
     edits = [{"path": "a.txt", "new_content": "1\n"}, {"path": "b.txt", "new_content": "2\n"}]
@@ -82,7 +82,7 @@ def test_two_terminals_see_the_same(served: Desk) -> None:
         one.expect(pexpect.EOF)
 
 
-def test_the_first_answer_wins(served: Desk) -> None:
+def test_the_first_answer_wins(served: CliEnvironment) -> None:
     """A question stands at every terminal; who answers first decides, and the other learns who and what."""
     script = served.script(call("run", command="touch made", need=["write"]), say("Over."))
     served.env["USER"] = "ana"
@@ -103,7 +103,7 @@ def test_the_first_answer_wins(served: Desk) -> None:
     assert (served.work / "made").exists()
 
 
-def test_leaving_lets_the_work_go_on(served: Desk) -> None:
+def test_leaving_lets_the_work_go_on(served: CliEnvironment) -> None:
     """Ctrl-D leaves a session that works; Ctrl-C of another terminal stops its turn."""
     script = served.script(call("run", command="touch begun; sleep 60"), say("never"))
     running = served.start("run", *script, "--yes", "--name", "long", "go")
@@ -126,7 +126,7 @@ def test_leaving_lets_the_work_go_on(served: Desk) -> None:
     assert running.returncode == 130
 
 
-def test_a_client_that_dies_leaves_its_turn(served: Desk) -> None:
+def test_a_client_that_dies_leaves_its_turn(served: CliEnvironment) -> None:
     """`jaato run` killed with -9: the server ends the turn without it."""
     script = served.script(call("run", command="touch begun; sleep 1; touch done"), say("All done."))
     running = served.start("run", *script, "--yes", "--name", "orphan", "go")
@@ -142,7 +142,7 @@ def test_a_client_that_dies_leaves_its_turn(served: Desk) -> None:
     assert (served.work / "done").exists()
 
 
-def test_a_server_that_dies_in_mid_turn(served: Desk) -> None:
+def test_a_server_that_dies_in_mid_turn(served: CliEnvironment) -> None:
     """kill -9 of the server: terminals say so and come back by themselves; nothing that was recorded is lost, the call
     that ran is shown as interrupted, and is not begun again."""
     script = served.script(say("First."), call("run", command="echo x >> begun; sleep 60"), say("Going on."))
@@ -173,7 +173,7 @@ def test_a_server_that_dies_in_mid_turn(served: Desk) -> None:
     assert (served.work / "begun").read_text() == "x\n"
 
 
-def test_what_is_said_where_there_is_nothing(served: Desk) -> None:
+def test_what_is_said_where_there_is_nothing(served: CliEnvironment) -> None:
     """No server, a wrong token, a session nobody knows, one that several have: one line that says what to do."""
     for args, code, words in (
         (["attach", "nope"], 2, "No session has the id or name 'nope'"),
@@ -190,7 +190,7 @@ def test_what_is_said_where_there_is_nothing(served: Desk) -> None:
         assert "Traceback" not in made.stderr
 
 
-def test_over_the_network(served: Desk) -> None:
+def test_over_the_network(served: CliEnvironment) -> None:
     """A server at a TCP address is joined with the token of a file; a wrong one is refused."""
     served.run("serve", "--stop")
     assert served.run("serve", "--daemon", "--web-socket", ":0").returncode == 0
@@ -217,7 +217,7 @@ def test_over_the_network(served: Desk) -> None:
             assert "letmein" not in made.stderr
 
 
-def test_events(served: Desk) -> None:
+def test_events(served: CliEnvironment) -> None:
     """The stored events, those after a number, and what happens from now on, with a server and without, until Ctrl-C
     or until nobody reads any more."""
     script = served.script(say("one"), say("two two two", chunks=3), say("three"))
@@ -248,7 +248,7 @@ def test_events(served: Desk) -> None:
 
 
 @pytest.mark.parametrize("wanted", ["auto", "always", "never"])
-def test_the_setting_server(served: Desk, wanted: str) -> None:
+def test_the_setting_server(served: CliEnvironment, wanted: str) -> None:
     """auto uses a server that is there, always starts one, never leaves it alone; a server of other sessions is none."""
     served.env["JAATO_SERVER"] = wanted
     script = served.script(call("run", command=ANCESTORS), say("Done."))
@@ -273,7 +273,7 @@ def test_the_setting_server(served: Desk, wanted: str) -> None:
     assert ("jaato serve" in elsewhere.stdout) == (wanted == "always")
 
 
-def test_something_that_listens_and_is_silent(desk: Desk) -> None:
+def test_something_that_listens_and_is_silent(desk: CliEnvironment) -> None:
     """Within seconds every client gives up and says where it has tried, and what to do; a run that needs no server goes on
     without this one."""
     script = desk.script(say("Without it."))

@@ -9,11 +9,11 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from tests.cli.desk import Desk, say
+from tests.cli.environment import CliEnvironment, say
 from tests.sandbox.users import OTHER, as_another_user, ground
 
 
-def complaint(desk: Desk, *args: str, code: int, words: str, **options: object) -> None:
+def complaint(desk: CliEnvironment, *args: str, code: int, words: str, **options: object) -> None:
     """A command that fails with this code and these words, and without a traceback."""
     made = desk.run(*args, **options)  # type: ignore[arg-type]
     assert made.returncode == code, made.stderr
@@ -22,7 +22,7 @@ def complaint(desk: Desk, *args: str, code: int, words: str, **options: object) 
     assert "Internal error" not in made.stderr
 
 
-def test_unknown_names(desk: Desk) -> None:
+def test_unknown_names(desk: CliEnvironment) -> None:
     """Unknown provider, tool, session, plan of a script: each is named, with what to do."""
     complaint(desk, "run", "--provider", "nobody", "x", code=2, words="choose one of anthropic")
     complaint(desk, "run", "--provider", "scripted", "x", code=2, words="--model PATH")
@@ -50,12 +50,12 @@ def test_unknown_names(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("provider", "variable"), [("anthropic", "ANTHROPIC_API_KEY"), ("openai", "OPENAI_API_KEY")]
 )
-def test_no_key(desk: Desk, provider: str, variable: str) -> None:
+def test_no_key(desk: CliEnvironment, provider: str, variable: str) -> None:
     """Without a key the message names the variable and `jaato login`."""
     complaint(desk, "run", "--provider", provider, "x", code=2, words=variable)
 
 
-def test_nothing_configured_says_what_could_be(desk: Desk) -> None:
+def test_nothing_configured_says_what_could_be(desk: CliEnvironment) -> None:
     """With no key, no Ollama and no model, the message names every way to have one, and nothing is downloaded."""
     complaint(desk, "run", "x", code=2, words="jaato login")
     complaint(desk, "models", code=2, words="OPENAI_BASE_URL")
@@ -63,7 +63,7 @@ def test_nothing_configured_says_what_could_be(desk: Desk) -> None:
     assert not (desk.home / ".cache").exists()
 
 
-def test_unknown_commands(desk: Desk) -> None:
+def test_unknown_commands(desk: CliEnvironment) -> None:
     """A word that is no command is named with the one it resembles, not with a list of all."""
     complaint(desk, "modles", code=2, words="there is no command 'modles'; did you mean models?")
     complaint(desk, "undo", code=2, words="jaato --help lists them")
@@ -80,7 +80,7 @@ def test_unknown_commands(desk: Desk) -> None:
         (b"effort = 'immense'", "effort is one of"),
     ],
 )
-def test_hostile_config_files(desk: Desk, content: bytes, words: str) -> None:
+def test_hostile_config_files(desk: CliEnvironment, content: bytes, words: str) -> None:
     """A malformed, huge or wrong configuration file is exit 2 with its name; `jaato doctor` still speaks."""
     desk.config.mkdir(parents=True)
     (desk.config / "config.toml").write_bytes(content)
@@ -94,7 +94,7 @@ def test_hostile_config_files(desk: Desk, content: bytes, words: str) -> None:
     "content",
     [b"{", b"\xff", b"[]", b'{"version": 1, "defaultPolicy": "maybe"}', b'{"a":' * 5000, b" " * 5_000_000],
 )
-def test_hostile_permission_files(desk: Desk, content: bytes) -> None:
+def test_hostile_permission_files(desk: CliEnvironment, content: bytes) -> None:
     """A malformed or huge permission file stops the run with its name instead of being passed over."""
     path = desk.work / ".jaato" / "permissions.json"
     path.parent.mkdir()
@@ -103,13 +103,13 @@ def test_hostile_permission_files(desk: Desk, content: bytes) -> None:
 
 
 @pytest.fixture
-def open_desk() -> Iterator[Desk]:
-    """A desk that another user can reach: each start of pytest closes the directory above its own to others."""
+def open_desk() -> Iterator[CliEnvironment]:
+    """A command line environment that another user can reach: each start of pytest closes the directory above its own to others."""
     with ground("this user") as place:
-        yield Desk(place)
+        yield CliEnvironment(place)
 
 
-def test_unreadable_files_of_another_user(open_desk: Desk) -> None:
+def test_unreadable_files_of_another_user(open_desk: CliEnvironment) -> None:
     """Configuration and permission files that may not be read are named, with exit 2."""
     desk = open_desk
     desk.config.mkdir(parents=True)
@@ -123,7 +123,7 @@ def test_unreadable_files_of_another_user(open_desk: Desk) -> None:
     complaint(desk, "run", *script, "x", code=2, words="config.toml cannot be read", prefix=as_another_user())
 
 
-def test_a_store_that_cannot_be_used(desk: Desk) -> None:
+def test_a_store_that_cannot_be_used(desk: CliEnvironment) -> None:
     """A foreign, damaged or unwritable store is named, left as it is, and nothing runs."""
     desk.state.mkdir(parents=True, mode=0o700)
     database = desk.state / "jaato.db"
@@ -142,7 +142,7 @@ def test_a_store_that_cannot_be_used(desk: Desk) -> None:
     assert "fail  sessions" in made.stdout
 
 
-def test_a_state_directory_that_cannot_be_written(open_desk: Desk) -> None:
+def test_a_state_directory_that_cannot_be_written(open_desk: CliEnvironment) -> None:
     """As a user who may not write the state directory, the message names it; nothing runs."""
     desk = open_desk
     desk.state.mkdir(parents=True)
@@ -150,7 +150,7 @@ def test_a_state_directory_that_cannot_be_written(open_desk: Desk) -> None:
     complaint(desk, "run", *script, "x", code=1, words=str(desk.state), prefix=as_another_user())
 
 
-def test_a_session_whose_workspace_is_gone(desk: Desk) -> None:
+def test_a_session_whose_workspace_is_gone(desk: CliEnvironment) -> None:
     """Going on in a directory that was removed names the directory."""
     work = desk.root / "brief"
     work.mkdir()
@@ -159,7 +159,7 @@ def test_a_session_whose_workspace_is_gone(desk: Desk) -> None:
     complaint(desk, "run", "--session", "brief", "y", code=2, words=str(work))
 
 
-def test_broken_plugins_harm_nobody(desk: Desk) -> None:
+def test_broken_plugins_harm_nobody(desk: CliEnvironment) -> None:
     """A plugin that cannot be imported is reported by `jaato tools`; the run goes on without it."""
     plugins = desk.config / "plugins"
     plugins.mkdir(parents=True)
@@ -170,13 +170,13 @@ def test_broken_plugins_harm_nobody(desk: Desk) -> None:
     assert desk.run("run", *desk.script(say("fine")), "x").stdout == "fine\n"
 
 
-def test_debugging_shows_where(desk: Desk) -> None:
+def test_debugging_shows_where(desk: CliEnvironment) -> None:
     """JAATO_DEBUG=1 gives the traceback."""
     made = desk.run("run", "--provider", "nobody", "x", environ={"JAATO_DEBUG": "1"})
     assert "Traceback" in made.stderr
 
 
-def test_settings_without_effect_are_named(desk: Desk) -> None:
+def test_settings_without_effect_are_named(desk: CliEnvironment) -> None:
     """A setting that does not exist, and one of a file that is not trusted, are named when a session begins."""
     desk.config.mkdir(parents=True)
     (desk.config / "config.toml").write_text('modle = "m"\r\n')

@@ -8,12 +8,12 @@ import subprocess
 
 import pexpect
 import pytest
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 from tests.cli.terminal import leave, talking
 
 
 @pytest.mark.parametrize(("term", "toolkit"), [("dumb", True), ("xterm", True), ("xterm", False)])
-def test_a_conversation(desk: Desk, term: str, toolkit: bool) -> None:
+def test_a_conversation(desk: CliEnvironment, term: str, toolkit: bool) -> None:
     """Messages are answered, calls shown as they run, and Ctrl-D leaves; with prompt_toolkit, readline or neither."""
     (desk.work / "a.txt").write_text("hello\n")
     script = desk.script(say("Good day."), call("readFile", path="a.txt"), say("It says hello."))
@@ -37,7 +37,7 @@ def test_a_conversation(desk: Desk, term: str, toolkit: bool) -> None:
 
 
 @pytest.mark.parametrize("toolkit", [True, False])
-def test_ctrl_c_stops_the_turn_and_not_the_program(desk: Desk, toolkit: bool) -> None:
+def test_ctrl_c_stops_the_turn_and_not_the_program(desk: CliEnvironment, toolkit: bool) -> None:
     """During a turn Ctrl-C stops it; at the prompt it says how to leave; the chat goes on."""
     script = desk.script(call("run", command="sleep 60"), say("Still here."))
     with talking(desk, *script, "--yes", term="xterm", toolkit=toolkit) as child:
@@ -59,7 +59,7 @@ def test_ctrl_c_stops_the_turn_and_not_the_program(desk: Desk, toolkit: bool) ->
         assert child.exitstatus == 0
 
 
-def test_typing_while_the_agent_works(desk: Desk) -> None:
+def test_typing_while_the_agent_works(desk: CliEnvironment) -> None:
     """What is typed during a turn reaches the agent at its next pause, in the same turn."""
     script = desk.script(call("run", command="touch begun; sleep 1.5"), say("I heard you."))
     with talking(desk, *script, "--yes") as child:
@@ -76,7 +76,7 @@ def test_typing_while_the_agent_works(desk: Desk) -> None:
     assert kinds.count("message.user") == 2
 
 
-def test_a_command_as_the_first_prompt(desk: Desk) -> None:
+def test_a_command_as_the_first_prompt(desk: CliEnvironment) -> None:
     """`jaato chat /COMMAND` runs the command, and the model is not asked; what follows is a message."""
     made = desk.run("chat", *desk.script(say("one")), "/mode", stdin="hello\n")
     assert made.returncode == 0, made.stderr
@@ -84,7 +84,7 @@ def test_a_command_as_the_first_prompt(desk: Desk) -> None:
     assert made.stdout.endswith("one\n")
 
 
-def test_commands(desk: Desk) -> None:
+def test_commands(desk: CliEnvironment) -> None:
     """Slash commands: help, unknown ones, names, models, new sessions, resuming, saving, plugins' own."""
     script = desk.script(say("one"), say("two"))
     other = desk.script(say("uno"), say("dos"), name="other.json")[-1]
@@ -123,7 +123,7 @@ def test_commands(desk: Desk) -> None:
     assert len(desk.sessions()) == 2
 
 
-def test_going_on_with_a_saved_session(desk: Desk) -> None:
+def test_going_on_with_a_saved_session(desk: CliEnvironment) -> None:
     """`/resume` takes a file that `/save` wrote when the store does not have the session any more."""
     script = desk.script(say("one"), say("two"))
     with talking(desk, *script) as child:
@@ -142,7 +142,7 @@ def test_going_on_with_a_saved_session(desk: Desk) -> None:
         assert leave(child) == 0
 
 
-def test_without_a_terminal(desk: Desk) -> None:
+def test_without_a_terminal(desk: CliEnvironment) -> None:
     """Lines from a pipe are messages, one after the other; what needs permission is denied; no prompt is printed."""
     script = desk.script(say("one"), call("run", command="touch made", need=["write"]), say("two"))
     made = desk.run("chat", *script, stdin="first\n\nsecond")
@@ -153,7 +153,7 @@ def test_without_a_terminal(desk: Desk) -> None:
     assert desk.run("chat", "--session", "nope", *script, stdin="").returncode == 2
 
 
-def test_continuing(desk: Desk) -> None:
+def test_continuing(desk: CliEnvironment) -> None:
     """--continue goes on with the newest session and says where it stands."""
     script = desk.script(say("one"), say("two"))
     desk.run("run", *script, "hi")
@@ -162,7 +162,7 @@ def test_continuing(desk: Desk) -> None:
     assert "1 turn so far" in made.stderr
 
 
-def test_what_the_model_writes_cannot_drive_the_terminal(desk: Desk) -> None:
+def test_what_the_model_writes_cannot_drive_the_terminal(desk: CliEnvironment) -> None:
     """Escape sequences in answers, arguments and questions do not reach a terminal; a pipe gets the bytes."""
     evil = "\x1b]0;owned\x07\x1b[2Jhello\u202e"
     script = desk.script(
@@ -180,7 +180,7 @@ def test_what_the_model_writes_cannot_drive_the_terminal(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(("term", "toolkit"), [("dumb", True), ("xterm", True), ("xterm", False)])
-def test_sigterm_leaves(desk: Desk, term: str, toolkit: bool) -> None:
+def test_sigterm_leaves(desk: CliEnvironment, term: str, toolkit: bool) -> None:
     """SIGTERM at the prompt ends the chat in order, with 130."""
     with talking(desk, *desk.script(say("x")), term=term, toolkit=toolkit) as child:
         child.expect("Ctrl-D leaves")
@@ -191,7 +191,7 @@ def test_sigterm_leaves(desk: Desk, term: str, toolkit: bool) -> None:
         assert child.exitstatus == 130
 
 
-def test_stdin_that_is_closed(desk: Desk) -> None:
+def test_stdin_that_is_closed(desk: CliEnvironment) -> None:
     """Started without any stdin, chat ends and run works."""
     for command in (["chat"], ["run", "hi"]):
         made = subprocess.run(
@@ -206,7 +206,7 @@ def test_stdin_that_is_closed(desk: Desk) -> None:
         assert b"Traceback" not in made.stderr
 
 
-def test_rules_that_are_written_meanwhile_count_once_the_user_trusts_them(desk: Desk) -> None:
+def test_rules_that_are_written_meanwhile_count_once_the_user_trusts_them(desk: CliEnvironment) -> None:
     """A chat asks about what a new permission file allows, says why, and goes by the file after `/permissions trust`; that
     a command elsewhere trusts it changes nothing here."""
     made = [call("run", command=f"touch made{n}", need=["write"]) for n in (1, 2)]

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.cli.desk import Desk, say
+from tests.cli.environment import CliEnvironment, say
 
 from jaato.cli.arguments.parser import MODES, PROVIDERS, TABLES
 from jaato.cli.arguments.settings import KEYED
@@ -22,7 +22,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 """
 
 
-def script(desk: Desk, shell: str) -> Path:
+def script(desk: CliEnvironment, shell: str) -> Path:
     """A file with the script for a shell."""
     made = desk.run("completion", shell)
     assert made.returncode == 0, made.stderr
@@ -39,7 +39,7 @@ def need(shell: str) -> str:
     return found
 
 
-def bash(desk: Desk, path: Path, *words: str) -> list[str]:
+def bash(desk: CliEnvironment, path: Path, *words: str) -> list[str]:
     """What bash offers in place of the last word."""
     made = subprocess.run(
         [need("bash"), "--norc", "-c", ASK_BASH, "bash", str(path), "jaato", *words],
@@ -53,7 +53,7 @@ def bash(desk: Desk, path: Path, *words: str) -> list[str]:
     return [line for line in made.stdout.splitlines() if line]
 
 
-def fish(desk: Desk, path: Path, line: str) -> list[str]:
+def fish(desk: CliEnvironment, path: Path, line: str) -> list[str]:
     """What fish offers at the end of a line, without descriptions."""
     made = subprocess.run(
         [need("fish"), "--no-config", "-c", "source $argv[1]; complete -C $argv[2]", str(path), line],
@@ -68,8 +68,8 @@ def fish(desk: Desk, path: Path, line: str) -> list[str]:
 
 
 @pytest.fixture
-def with_sessions(desk: Desk) -> Desk:
-    """A desk with a command `jaato` on its path, and sessions, one of them with a name that a shell might expand."""
+def with_sessions(desk: CliEnvironment) -> CliEnvironment:
+    """An environment with a command `jaato` on its path, and sessions, one of them with a name that a shell might expand."""
     programs = desk.root / "programs"
     programs.mkdir()
     program = programs / "jaato"
@@ -81,7 +81,7 @@ def with_sessions(desk: Desk) -> Desk:
     return desk
 
 
-def test_commands_and_options(desk: Desk) -> None:
+def test_commands_and_options(desk: CliEnvironment) -> None:
     """bash offers commands, their actions, options, choices and providers."""
     path = script(desk, "bash")
     commands = " ".join(TABLES.values()).split()
@@ -96,7 +96,7 @@ def test_commands_and_options(desk: Desk) -> None:
     assert bash(desk, path, "run", "--max-turns", "") == []
 
 
-def test_files_and_directories(desk: Desk) -> None:
+def test_files_and_directories(desk: CliEnvironment) -> None:
     """bash offers files where files go, and directories where those go."""
     (desk.work / "notes.txt").write_text("")
     (desk.work / "nested").mkdir()
@@ -105,7 +105,7 @@ def test_files_and_directories(desk: Desk) -> None:
     assert bash(desk, path, "run", "--workspace", "n") == ["nested"]
 
 
-def test_sessions_in_bash(with_sessions: Desk) -> None:
+def test_sessions_in_bash(with_sessions: CliEnvironment) -> None:
     """bash offers the names of sessions, quoted; nothing in a name is expanded."""
     desk, path = with_sessions, script(with_sessions, "bash")
     for words in (["attach"], ["sessions", "show"], ["run", "--session"], ["chat", "-s"]):
@@ -117,7 +117,7 @@ def test_sessions_in_bash(with_sessions: Desk) -> None:
     assert not (desk.work / "hacked").exists()
 
 
-def test_no_store_is_made(desk: Desk) -> None:
+def test_no_store_is_made(desk: CliEnvironment) -> None:
     """Completing a command line leaves no files behind."""
     made = desk.run("sessions", "list", "--names")
     assert (made.returncode, made.stdout, made.stderr) == (0, "", "")
@@ -125,7 +125,7 @@ def test_no_store_is_made(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_syntax(desk: Desk, shell: str) -> None:
+def test_syntax(desk: CliEnvironment, shell: str) -> None:
     """Each shell reads its script without a complaint."""
     made = subprocess.run(
         [need(shell), "-n", str(script(desk, shell))],
@@ -137,7 +137,7 @@ def test_syntax(desk: Desk, shell: str) -> None:
     assert (made.returncode, made.stdout, made.stderr) == (0, "", "")
 
 
-def test_fish(with_sessions: Desk) -> None:
+def test_fish(with_sessions: CliEnvironment) -> None:
     """fish offers commands, options, choices, files and the names of sessions."""
     desk, path = with_sessions, script(with_sessions, "fish")
     (desk.work / "notes.txt").write_text("")
@@ -149,7 +149,7 @@ def test_fish(with_sessions: Desk) -> None:
     assert not (desk.work / "hacked").exists()
 
 
-def test_zsh(with_sessions: Desk) -> None:
+def test_zsh(with_sessions: CliEnvironment) -> None:
     """zsh offers commands, choices and the names of sessions at a real prompt, installed as the help says."""
     import pexpect
 
@@ -175,13 +175,13 @@ def test_zsh(with_sessions: Desk) -> None:
     assert not (desk.work / "hacked").exists()
 
 
-def test_providers_with_a_key(desk: Desk) -> None:
+def test_providers_with_a_key(desk: CliEnvironment) -> None:
     """`jaato login` offers the providers that have an API key."""
     assert bash(desk, script(desk, "bash"), "login", "") == list(KEYED)
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_the_script_names_no_place(desk: Desk, shell: str) -> None:
+def test_the_script_names_no_place(desk: CliEnvironment, shell: str) -> None:
     """The script begins with what a shell reads: where to put it is said by `jaato completion --help` alone."""
     lines = script(desk, shell).read_text().splitlines()
     assert not lines[1].startswith("#")

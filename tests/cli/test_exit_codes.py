@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.cli.desk import JAATO, Desk, call, say
+from tests.cli.environment import JAATO, CliEnvironment, call, say
 
 NAP = "61.25"
 
@@ -24,14 +24,14 @@ def wait_for(path: Path) -> None:
     raise AssertionError(f"{path} never appeared")
 
 
-def sleeper(desk: Desk, *more: str) -> subprocess.Popen[bytes]:
+def sleeper(desk: CliEnvironment, *more: str) -> subprocess.Popen[bytes]:
     """A run whose agent is in the middle of a command."""
     script = desk.script(call("run", command=f"touch begun; sleep {NAP}"), say("never said"))
     return desk.start("run", *script, "--yes", *more, "go")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_stops_the_turn(desk: Desk, number: signal.Signals) -> None:
+def test_the_first_signal_stops_the_turn(desk: CliEnvironment, number: signal.Signals) -> None:
     """Ctrl-C or SIGTERM ends the turn with exit 130; history is kept and the command is gone."""
     running = sleeper(desk)
     wait_for(desk.work / "begun")
@@ -45,7 +45,7 @@ def test_the_first_signal_stops_the_turn(desk: Desk, number: signal.Signals) -> 
     assert subprocess.run(["pgrep", "-fx", f"sleep {NAP}"], check=False).returncode == 1
 
 
-def test_a_signal_before_the_session_is_there(desk: Desk) -> None:
+def test_a_signal_before_the_session_is_there(desk: CliEnvironment) -> None:
     """Interrupted while it still waits for stdin, the program ends with 130 and one line."""
     running = desk.start("run", *desk.script(say("x")), "go", stdin=subprocess.PIPE)
     assert running.stderr is not None
@@ -56,7 +56,7 @@ def test_a_signal_before_the_session_is_there(desk: Desk) -> None:
 
 
 @pytest.mark.one_way  # a tool that never ends stays in the server; its client ends all the same
-def test_a_second_signal_ends_at_once(desk: Desk) -> None:
+def test_a_second_signal_ends_at_once(desk: CliEnvironment) -> None:
     """When the first Ctrl-C does not help, the second ends the program."""
     plugin = desk.config / "plugins"
     plugin.mkdir(parents=True)
@@ -94,7 +94,7 @@ class Stubborn(Plugin):
 
 
 @pytest.mark.one_way  # as above
-def test_a_blocked_thread_does_not_keep_the_program(desk: Desk) -> None:
+def test_a_blocked_thread_does_not_keep_the_program(desk: CliEnvironment) -> None:
     """A tool that blocks its thread for good is left behind when the turn is stopped."""
     plugin = desk.config / "plugins"
     plugin.mkdir(parents=True)
@@ -125,7 +125,7 @@ class Block(Plugin):
 '''
 
 
-def test_a_reader_that_leaves_stops_the_run(desk: Desk) -> None:
+def test_a_reader_that_leaves_stops_the_run(desk: CliEnvironment) -> None:
     """When nobody reads stdout any more the turn is stopped and kept; there is no traceback."""
     reader, writer = os.pipe()
     os.close(reader)
@@ -138,7 +138,7 @@ def test_a_reader_that_leaves_stops_the_run(desk: Desk) -> None:
     assert b"Traceback" not in err
 
 
-def test_a_reader_that_leaves_a_list_is_no_error(desk: Desk) -> None:
+def test_a_reader_that_leaves_a_list_is_no_error(desk: CliEnvironment) -> None:
     """`jaato tools list | head -1` is quiet."""
     made = subprocess.run(
         ["bash", "-c", 'set -o pipefail; "$@" | head -c 1 >/dev/null', "-", *desk.command, "tools", "list"],
@@ -150,7 +150,7 @@ def test_a_reader_that_leaves_a_list_is_no_error(desk: Desk) -> None:
     assert (made.returncode, made.stderr) == (0, b"")
 
 
-def test_a_full_disk_under_stdout(desk: Desk) -> None:
+def test_a_full_disk_under_stdout(desk: CliEnvironment) -> None:
     """Output that cannot be written is an error."""
     with open("/dev/full", "wb") as full:
         running = desk.start("tools", "list", stdout=full)
@@ -161,7 +161,7 @@ def test_a_full_disk_under_stdout(desk: Desk) -> None:
 
 
 @pytest.mark.one_way  # a server has one writer for all
-def test_two_runs_in_one_session(desk: Desk) -> None:
+def test_two_runs_in_one_session(desk: CliEnvironment) -> None:
     """A session has one writer: a second process is told who has it, and can read it; the first is not disturbed."""
     desk.run("run", *desk.script(say("one")), "--name", "shared", "a")
     script = desk.script(say("one"), call("run", command="touch begun; sleep 3"), say("first"))
@@ -178,7 +178,7 @@ def test_two_runs_in_one_session(desk: Desk) -> None:
 
 
 @pytest.mark.one_way  # the store is the server's, and its limits
-def test_a_disk_that_takes_nothing(desk: Desk) -> None:
+def test_a_disk_that_takes_nothing(desk: CliEnvironment) -> None:
     """When the store may not grow, the run ends with a message that names the file, and no traceback."""
     script = desk.script(*[call("readFile", path="a.txt")] * 40, say("x"))
     (desk.work / "a.txt").write_text("y" * 20_000)
@@ -196,7 +196,7 @@ def test_a_disk_that_takes_nothing(desk: Desk) -> None:
     assert b"Traceback" not in made.stderr
 
 
-def test_the_end_of_the_process_runs_what_was_registered_for_it(desk: Desk) -> None:
+def test_the_end_of_the_process_runs_what_was_registered_for_it(desk: CliEnvironment) -> None:
     """Functions of `atexit` run, and what they print comes after the output, with the exit code of the command."""
     (desk.root / "sitecustomize.py").write_text(
         "import atexit, sys\natexit.register(lambda: print('registered'))\n"
@@ -210,7 +210,7 @@ def test_the_end_of_the_process_runs_what_was_registered_for_it(desk: Desk) -> N
         assert done.stdout.endswith("registered\n")
 
 
-def test_what_is_printed_at_the_end_and_lost_is_an_error(desk: Desk) -> None:
+def test_what_is_printed_at_the_end_and_lost_is_an_error(desk: CliEnvironment) -> None:
     """A function of `atexit` prints to a disk that is full: the exit code tells."""
     (desk.root / "sitecustomize.py").write_text(
         "import atexit, os\n@atexit.register\ndef end():\n"
@@ -225,7 +225,7 @@ def test_what_is_printed_at_the_end_and_lost_is_an_error(desk: Desk) -> None:
 
 
 @pytest.mark.one_way  # a server has an end of its own
-def test_a_file_that_a_plugin_leaves_open_is_written(desk: Desk) -> None:
+def test_a_file_that_a_plugin_leaves_open_is_written(desk: CliEnvironment) -> None:
     """What is in its buffer when the program ends is in the file, as at the end of each other program."""
     (desk.config / "plugins").mkdir(parents=True)
     (desk.config / "plugins" / "notes.py").write_text(NOTES)
@@ -262,7 +262,7 @@ class Notes(Plugin):
 
 @pytest.mark.one_way  # no command of it speaks to a server
 @pytest.mark.parametrize("given", ["['config']", ""])
-def test_a_program_that_calls_the_command_line_keeps_its_threads(desk: Desk, given: str) -> None:
+def test_a_program_that_calls_the_command_line_keeps_its_threads(desk: CliEnvironment, given: str) -> None:
     """A thread of its own that still runs does not end it when a command has ended."""
     code = f"""
 import sys, threading
@@ -283,7 +283,7 @@ print("went on")
 
 
 @pytest.mark.one_way  # the tool would be the server's
-def test_a_program_that_is_the_command_line_does_not_wait_for_a_blocked_tool(desk: Desk) -> None:
+def test_a_program_that_is_the_command_line_does_not_wait_for_a_blocked_tool(desk: CliEnvironment) -> None:
     """A script of another name, as an installer may write it."""
     (desk.config / "plugins").mkdir(parents=True)
     (desk.config / "plugins" / "block.py").write_text(BLOCK)

@@ -11,13 +11,13 @@ import time
 
 import pexpect
 import pytest
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 from tests.cli.terminal import talking
 
 NAP = "61.7"
 
 
-def test_a_terminal_that_closes_stops_the_turn(desk: Desk) -> None:
+def test_a_terminal_that_closes_stops_the_turn(desk: CliEnvironment) -> None:
     """SIGHUP is an interruption like any other: what ran ends, the log says so, the code is 130."""
     running = desk.start("run", "--yes", *desk.script(call("run", command=f"sleep {NAP}"), say("x")), "go")
     assert running.stderr is not None
@@ -32,7 +32,7 @@ def test_a_terminal_that_closes_stops_the_turn(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
-def test_a_signal_that_is_ignored_stays_ignored(desk: Desk, number: signal.Signals) -> None:
+def test_a_signal_that_is_ignored_stays_ignored(desk: CliEnvironment, number: signal.Signals) -> None:
     """Under nohup, or in the background of a script, the run goes on."""
     ignoring = (
         f"import os, signal, sys; signal.signal({int(number)}, signal.SIG_IGN); "
@@ -51,7 +51,7 @@ def test_a_signal_that_is_ignored_stays_ignored(desk: Desk, number: signal.Signa
     assert (running.returncode, out) == (0, b"Done.\n")
 
 
-def test_a_hang_up_in_a_chat_keeps_what_was_done(desk: Desk) -> None:
+def test_a_hang_up_in_a_chat_keeps_what_was_done(desk: CliEnvironment) -> None:
     """A chat whose terminal goes away stops its turn and closes its log; one in a server leaves its turn at work."""
     begun, gate = desk.work / "begun", desk.work / "gate"
     os.mkfifo(gate)
@@ -85,7 +85,7 @@ def test_a_hang_up_in_a_chat_keeps_what_was_done(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("toolkit", [True, False])
-def test_a_hang_up_at_the_prompt(desk: Desk, toolkit: bool) -> None:
+def test_a_hang_up_at_the_prompt(desk: CliEnvironment, toolkit: bool) -> None:
     """While the chat waits for a line, with either editor, SIGHUP ends it at once."""
     with talking(desk, *desk.script(say("Good day.")), term="xterm", toolkit=toolkit) as child:
         child.expect("Ctrl-D leaves")
@@ -99,7 +99,7 @@ def test_a_hang_up_at_the_prompt(desk: Desk, toolkit: bool) -> None:
         assert child.exitstatus == 130
 
 
-def test_an_interrupted_run_is_still_json(desk: Desk) -> None:
+def test_an_interrupted_run_is_still_json(desk: CliEnvironment) -> None:
     """With --output json an interruption before the session is one object too."""
     running = desk.start("run", *desk.script(say("x")), "--output", "json", "go", stdin=subprocess.PIPE)
     assert running.stderr is not None

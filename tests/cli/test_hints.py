@@ -6,29 +6,29 @@ import json
 from base64 import b64decode
 from typing import Any
 
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 
 PIXEL = b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
 
 
-def events(desk: Desk, kind: str) -> list[dict[str, Any]]:
+def events(desk: CliEnvironment, kind: str) -> list[dict[str, Any]]:
     """The events of a kind in the newest session."""
     return [event for event in desk.events(desk.sessions()[0]["id"]) if event["type"] == kind]
 
 
-def activated(desk: Desk) -> list[str]:
+def activated(desk: CliEnvironment) -> list[str]:
     """The tools that were activated, in order."""
     return [name for event in events(desk, "tool.activated") for name in event["tools"]]
 
 
-def ended(desk: Desk) -> dict[str, bool]:
+def ended(desk: CliEnvironment) -> dict[str, bool]:
     """The calls of the newest session and whether they succeeded."""
     return {event["tool"]: event["result"]["ok"] for event in events(desk, "tool.call_end")}
 
 
-def test_a_template_in_a_prompt(desk: Desk) -> None:
+def test_a_template_in_a_prompt(desk: CliEnvironment) -> None:
     """A prompt with a template in a code block: renderTemplate is active, and works in the model's first call."""
     prompt = "Fill this in for Ann:\n\n```jinja\nDear {{ name }},\n```\n"
     steps = [call("renderTemplate", template="Dear {{ name }}", variables={"name": "Ann"}), say("Done.")]
@@ -39,7 +39,7 @@ def test_a_template_in_a_prompt(desk: Desk) -> None:
     assert "tool_not_active" not in json.dumps(events(desk, "tool.call_end"))
 
 
-def test_an_image_in_a_prompt(desk: Desk) -> None:
+def test_an_image_in_a_prompt(desk: CliEnvironment) -> None:
     """A prompt that mentions an image, to a model that sees: viewImage is active in its first call."""
     (desk.work / "shot.png").write_bytes(PIXEL)
     script = desk.script(call("viewImage", path="shot.png"), say("A dot."), name="vision.json")
@@ -49,7 +49,7 @@ def test_an_image_in_a_prompt(desk: Desk) -> None:
     assert ended(desk) == {"viewImage": True}
 
 
-def test_a_note_that_fits(desk: Desk) -> None:
+def test_a_note_that_fits(desk: CliEnvironment) -> None:
     """A message for which there is a note: retrieve_memories is active in the first call."""
     store = call("store_memory", content="The deploy key is rotated every Friday.", tags=["deploy"])
     first = [call("get_tool_schemas", names=["store_memory"]), store, say("Noted.")]
@@ -61,7 +61,7 @@ def test_a_note_that_fits(desk: Desk) -> None:
     assert ended(desk) == {"retrieve_memories": True}
 
 
-def test_a_session_without_a_description(desk: Desk) -> None:
+def test_a_session_without_a_description(desk: CliEnvironment) -> None:
     """When the model is asked to describe the session, session_describe is active."""
     script = desk.script(*[say(f"Answer {number}.") for number in range(12)])
     for _ in range(10):
@@ -75,7 +75,7 @@ def test_a_session_without_a_description(desk: Desk) -> None:
     raise AssertionError("the description was never asked for")
 
 
-def test_a_file_is_put_there_once(desk: Desk) -> None:
+def test_a_file_is_put_there_once(desk: CliEnvironment) -> None:
     """A file that is mentioned, mentioned in another spelling, and declared as a reference is put after the prompt once."""
     (desk.work / "docs").mkdir()
     (desk.work / "docs/STYLE.md").write_text("Short lines.\n")

@@ -9,7 +9,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 
 from jaato.cli.output.console import Console, printable, visible
 from jaato.cli.output.printer import call_text, indent_argument
@@ -34,7 +34,7 @@ BYTES = "a\udcff\udcfeb"
     ],
     ids=lambda args: " ".join(word for word in args if len(word) < 20),
 )
-def test_a_huge_argument_is_a_short_complaint(desk: Desk, args: list[str]) -> None:
+def test_a_huge_argument_is_a_short_complaint(desk: CliEnvironment, args: list[str]) -> None:
     """An argument of 120,000 characters ends with exit 2 and a message that fits on a screen."""
     made = desk.run(*args)
     assert made.returncode == 2, made.stderr[:300]
@@ -42,7 +42,7 @@ def test_a_huge_argument_is_a_short_complaint(desk: Desk, args: list[str]) -> No
 
 
 @pytest.mark.parametrize("flag", ["--name", "--system-prompt", "--base-url", "--allow", "--deny"])
-def test_bytes_that_are_no_unicode(desk: Desk, flag: str) -> None:
+def test_bytes_that_are_no_unicode(desk: CliEnvironment, flag: str) -> None:
     """Flags with bytes that are no UTF-8 are used with replacement characters; the session can be written."""
     made = desk.run("run", *desk.script(say("Hello.")), flag, BYTES, BYTES)
     assert (made.returncode, made.stdout) == (0, "Hello.\n"), made.stderr
@@ -50,21 +50,21 @@ def test_bytes_that_are_no_unicode(desk: Desk, flag: str) -> None:
         assert desk.sessions()[0]["name"] == "a\ufffd\ufffdb"
 
 
-def test_bytes_in_a_path_are_not_left_out(desk: Desk) -> None:
+def test_bytes_in_a_path_are_not_left_out(desk: CliEnvironment) -> None:
     """A path in a message shows that there is something in it that cannot be shown."""
     made = desk.run("run", "--workspace", BYTES, "x")
     assert "a\ufffd\ufffdb is not a directory" in made.stderr
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-1", "1e999", "warm"])
-def test_a_temperature_is_a_number_from_zero_up(desk: Desk, text: str) -> None:
+def test_a_temperature_is_a_number_from_zero_up(desk: CliEnvironment, text: str) -> None:
     """What is no temperature is a usage error, before anything is sent."""
     made = desk.run("run", *desk.script(say("x")), f"--temperature={text}", "x")
     assert made.returncode == 2
     assert "usage: jaato run" in made.stderr
 
 
-def test_jaato_alone_shows_its_help(desk: Desk) -> None:
+def test_jaato_alone_shows_its_help(desk: CliEnvironment) -> None:
     """Without a command the whole help goes to stderr, and the code is that of wrong usage."""
     made = desk.run()
     assert (made.returncode, made.stdout) == (2, "")
@@ -72,7 +72,7 @@ def test_jaato_alone_shows_its_help(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("action", ["tools list", "sessions export", "permissions explain"])
-def test_help_of_an_action_says_what_it_does(desk: Desk, action: str) -> None:
+def test_help_of_an_action_says_what_it_does(desk: CliEnvironment, action: str) -> None:
     """The second level of commands is described too, with an example."""
     made = desk.run(*action.split(), "--help")
     assert f"jaato {action}" in made.stdout.partition("examples:")[2]
@@ -81,7 +81,7 @@ def test_help_of_an_action_says_what_it_does(desk: Desk, action: str) -> None:
     assert rest[0].isupper()
 
 
-def shell(desk: Desk, line: str, *args: str) -> subprocess.CompletedProcess[bytes]:
+def shell(desk: CliEnvironment, line: str, *args: str) -> subprocess.CompletedProcess[bytes]:
     """A `jaato` whose streams are bent by a shell."""
     return subprocess.run(
         ["sh", "-c", line, "sh", *desk.command, *args],
@@ -108,7 +108,9 @@ def shell(desk: Desk, line: str, *args: str) -> subprocess.CompletedProcess[byte
         ('"$@" >&- 2>&-', [], 2),
     ],
 )
-def test_the_exit_code_outlives_the_streams(desk: Desk, line: str, args: Sequence[str], code: int) -> None:
+def test_the_exit_code_outlives_the_streams(
+    desk: CliEnvironment, line: str, args: Sequence[str], code: int
+) -> None:
     """A full disk or nothing at all under a stream changes no exit code but that of output which was lost."""
     given = [word for arg in args for word in (desk.script(say("x")) if arg == "SCRIPT" else [arg])]
     made = shell(desk, line, *given)
@@ -117,7 +119,7 @@ def test_the_exit_code_outlives_the_streams(desk: Desk, line: str, args: Sequenc
 
 
 @pytest.mark.parametrize("output", ["text", "json", "events"])
-def test_output_is_utf8_whatever_the_locale(desk: Desk, output: str) -> None:
+def test_output_is_utf8_whatever_the_locale(desk: CliEnvironment, output: str) -> None:
     """Into a pipe or file everything is written as it is, in UTF-8, also where the locale knows ASCII only."""
     plain = {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     made = desk.run("run", *desk.script(say("Grüße 日本")), "--output", output, "x", environ=plain)
@@ -125,7 +127,7 @@ def test_output_is_utf8_whatever_the_locale(desk: Desk, output: str) -> None:
     assert "Grüße 日本" in made.stdout
 
 
-def test_a_dash_is_stdin(desk: Desk) -> None:
+def test_a_dash_is_stdin(desk: CliEnvironment) -> None:
     """`-` stands for what is piped in, as with other programs."""
     made = desk.run("run", *desk.script(say("x")), "-", stdin="what to do")
     assert made.returncode == 0
@@ -162,14 +164,14 @@ def test_progress_tells_its_end_once(term: str) -> None:
     assert out.getvalue().replace(" ", "").count("100%") == 2
 
 
-def test_models_of_what_plays_recordings(desk: Desk) -> None:
+def test_models_of_what_plays_recordings(desk: CliEnvironment) -> None:
     """The scripted provider lists no models, and says so."""
     made = desk.run("models", "--provider", "scripted")
     assert made.returncode == 2
     assert "plays a recording" in made.stderr
 
 
-def test_json_stays_json_when_a_run_cannot_begin(desk: Desk) -> None:
+def test_json_stays_json_when_a_run_cannot_begin(desk: CliEnvironment) -> None:
     """With --output json even wrong usage that is found late is one JSON object on stdout."""
     for args in (["--session", "none"], ["--image", "gone.png"], ["--schema", "{"], ["--workspace", "gone"]):
         made = desk.run("run", *desk.script(say("x")), *args, "--output", "json", "go")
@@ -177,7 +179,7 @@ def test_json_stays_json_when_a_run_cannot_begin(desk: Desk) -> None:
         assert json.loads(made.stdout)["error"]["code"]
 
 
-def test_a_tool_named_like_a_trap(desk: Desk, tmp_path: Path) -> None:
+def test_a_tool_named_like_a_trap(desk: CliEnvironment, tmp_path: Path) -> None:
     """A file name with control characters neither reaches the terminal nor a second line."""
     name = "a\x1b[2J\nfake: 0 tokens"
     made = desk.run("run", *desk.script(call("readFile", path=name), say("x")), "go")

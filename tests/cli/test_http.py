@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import anyio
-from tests.cli.desk import Desk
+from tests.cli.environment import CliEnvironment
 from tests.providers.server import answer, events, serve, stream
 
 
@@ -23,7 +23,7 @@ def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> dict
     }
 
 
-def test_a_whole_run_over_http(desk: Desk) -> None:
+def test_a_whole_run_over_http(desk: CliEnvironment) -> None:
     """Two calls in one reply run, their results go back, and the streamed answer is printed; the choice is explained."""
     (desk.work / "a.txt").write_text("alpha\n")
     (desk.work / "b.txt").write_text("beta\n")
@@ -66,7 +66,7 @@ def test_a_whole_run_over_http(desk: Desk) -> None:
     anyio.run(main)
 
 
-def test_a_wrong_key_is_exit_3(desk: Desk) -> None:
+def test_a_wrong_key_is_exit_3(desk: CliEnvironment) -> None:
     """A 401 ends the run at once with exit 3 and a message that says what to do about the key."""
 
     async def main() -> None:
@@ -93,7 +93,7 @@ def response(*items: dict[str, Any]) -> list[bytes]:
     return events({"type": "response.completed", "response": whole})
 
 
-def test_the_interface_of_a_compatible_server_can_be_chosen(desk: Desk) -> None:
+def test_the_interface_of_a_compatible_server_can_be_chosen(desk: CliEnvironment) -> None:
     """`--interface` and `JAATO_INTERFACE` choose how a compatible server is spoken to: a call, its result, an answer."""
     (desk.work / "a.txt").write_text("alpha\n")
     call = {"type": "function_call", "call_id": "call_1", "name": "readFile", "arguments": '{"path":"a.txt"}'}
@@ -125,7 +125,7 @@ def test_the_interface_of_a_compatible_server_can_be_chosen(desk: Desk) -> None:
     anyio.run(main)
 
 
-def test_an_interface_that_a_provider_does_not_have(desk: Desk) -> None:
+def test_an_interface_that_a_provider_does_not_have(desk: CliEnvironment) -> None:
     """`--interface` beside a provider that has only one ends with exit code 2 and says whom it is for."""
     made = desk.run("run", "--provider", "anthropic", "--interface", "chat", "hi")
     assert made.returncode == 2

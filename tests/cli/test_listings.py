@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 from tests.docs.pages import accepted
 from tests.providers.server import answer, serve
 
@@ -19,14 +19,14 @@ from jaato.cli.arguments import servers, sessions, settings
 from jaato.cli.arguments.parser import GROUPS, OPTIONS, make_parser
 
 
-def loaded(desk: Desk, *args: str) -> Any:
+def loaded(desk: CliEnvironment, *args: str) -> Any:
     """The JSON a command prints."""
     made = desk.run(*args)
     assert made.returncode == 0, made.stderr
     return json.loads(made.stdout)
 
 
-def test_help(desk: Desk) -> None:
+def test_help(desk: CliEnvironment) -> None:
     """`jaato --help` and that of a command say how they are used, on stdout."""
     for words in ([], ["run"], ["registry", "key", "add"]):
         made = desk.run(*words, "--help")
@@ -68,7 +68,7 @@ def test_every_option_is_taken() -> None:
     assert {name for names in GROUPS.values() for name in names.split()} <= used
 
 
-def test_usage_errors(desk: Desk) -> None:
+def test_usage_errors(desk: CliEnvironment) -> None:
     """No command, an unknown one, an unknown or malformed flag: exit 2 and usage."""
     for args in (
         [],
@@ -85,7 +85,7 @@ def test_usage_errors(desk: Desk) -> None:
 
 
 @pytest.mark.spec("C1", "Tool names")
-def test_tools(desk: Desk) -> None:
+def test_tools(desk: CliEnvironment) -> None:
     """Tools are listed by category, found by what one wants to do, shown whole, and weighed."""
     everything = loaded(desk, "tools", "list", "--json")
     assert {"readFile", "run", "list_tools", "writeNewFile"} <= {tool["name"] for tool in everything}
@@ -108,7 +108,7 @@ def test_tools(desk: Desk) -> None:
     assert "filesystem" in made.stderr
 
 
-def test_permissions_name_patterns_without_a_tool(desk: Desk) -> None:
+def test_permissions_name_patterns_without_a_tool(desk: CliEnvironment) -> None:
     """A rule about a tool that does not exist is listed with the note that it has no effect."""
     path = desk.work / ".jaato" / "permissions.json"
     path.parent.mkdir(exist_ok=True)
@@ -121,7 +121,7 @@ def test_permissions_name_patterns_without_a_tool(desk: Desk) -> None:
     ]
 
 
-def test_models_of_those_that_need_a_file(desk: Desk) -> None:
+def test_models_of_those_that_need_a_file(desk: CliEnvironment) -> None:
     """`jaato models` of the embedded or the scripted model says what is missing, not that a model called `?` is."""
     for name, words in (("local", "is not on this machine"), ("scripted", "--model PATH")):
         made = desk.run("models", "--provider", name)
@@ -130,7 +130,7 @@ def test_models_of_those_that_need_a_file(desk: Desk) -> None:
         assert "?" not in made.stderr
 
 
-def test_models_of_a_server(desk: Desk) -> None:
+def test_models_of_a_server(desk: CliEnvironment) -> None:
     """`jaato models` lists what a server offers; one that refuses is exit 3 with its words."""
 
     async def main() -> None:
@@ -149,7 +149,7 @@ def test_models_of_a_server(desk: Desk) -> None:
     anyio.run(main)
 
 
-def test_sessions(desk: Desk) -> None:
+def test_sessions(desk: CliEnvironment) -> None:
     """Sessions are listed by workspace, shown as a conversation, renamed, exported and deleted, by id, prefix or name."""
     (desk.work / "a.txt").write_text("hello\n")
     desk.run(
@@ -187,7 +187,7 @@ def test_sessions(desk: Desk) -> None:
 
 
 @pytest.mark.spec("C4", "Permissions")
-def test_explaining(desk: Desk) -> None:
+def test_explaining(desk: CliEnvironment) -> None:
     """`permissions explain` says what would happen to a command or call and why, part by part, and changes nothing."""
     verdict = loaded(desk, "permissions", "explain", "git log | head", "--json")
     assert verdict["effect"] == "allow"
@@ -210,7 +210,7 @@ def test_explaining(desk: Desk) -> None:
 
 
 @pytest.mark.spec("C4", "Permissions")
-def test_a_permission_file_counts_once_it_is_trusted(desk: Desk) -> None:
+def test_a_permission_file_counts_once_it_is_trusted(desk: CliEnvironment) -> None:
     """A workspace's file allows nothing until `permissions trust`; a change of it must be trusted again."""
     path = desk.work / ".jaato" / "permissions.json"
     path.parent.mkdir()
@@ -226,7 +226,7 @@ def test_a_permission_file_counts_once_it_is_trusted(desk: Desk) -> None:
 
 
 @pytest.mark.spec("C10", "Environment variables and files")
-def test_config(desk: Desk) -> None:
+def test_config(desk: CliEnvironment) -> None:
     """`jaato config` says for every setting where its value comes from, in the order of precedence."""
     desk.config.mkdir(parents=True)
     (desk.config / "config.toml").write_text('model = "mine"\neffort = "low"\nnonsense = 1\n')
@@ -245,7 +245,7 @@ def test_config(desk: Desk) -> None:
     assert "JAATO_MODEL" in desk.run("config", "--explain").stdout
 
 
-def test_login_and_logout(desk: Desk) -> None:
+def test_login_and_logout(desk: CliEnvironment) -> None:
     """A key is saved privately, never printed, chooses its provider, and is forgotten again."""
     made = desk.run("login", "openai", "--key-stdin", stdin="sk-secret-123\n")
     assert made.returncode == 0, made.stderr
@@ -266,7 +266,7 @@ def test_login_and_logout(desk: Desk) -> None:
     assert "chmod 600" in made.stderr
 
 
-def test_doctor(desk: Desk) -> None:
+def test_doctor(desk: CliEnvironment) -> None:
     """`jaato doctor` checks what jaato needs, gives each a grade, and a remedy where something is missing."""
     made = desk.run("doctor", environ={"ANTHROPIC_API_KEY": "k"})
     assert made.returncode == 0, made.stdout

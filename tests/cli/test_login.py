@@ -6,13 +6,13 @@ import json
 import stat
 
 import pytest
-from tests.cli.desk import Desk
+from tests.cli.environment import CliEnvironment
 
 SECRET = "sk-123-very-secret"
 
 
 @pytest.mark.parametrize("args", [[SECRET], ["--key", SECRET], [f"--key={SECRET}"], ["--key-stdin", SECRET]])
-def test_a_key_on_the_command_line_is_not_repeated(desk: Desk, args: list[str]) -> None:
+def test_a_key_on_the_command_line_is_not_repeated(desk: CliEnvironment, args: list[str]) -> None:
     """A key among the arguments is refused without being shown, and the message says how to give one."""
     made = desk.run("login", "openai", *args, stdin="k")
     assert made.returncode == 2
@@ -22,7 +22,7 @@ def test_a_key_on_the_command_line_is_not_repeated(desk: Desk, args: list[str]) 
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o666, 0o600])
-def test_the_file_is_private_whatever_it_was(desk: Desk, mode: int) -> None:
+def test_the_file_is_private_whatever_it_was(desk: CliEnvironment, mode: int) -> None:
     """Saving into a file that others could read closes it, keeps its keys, and says that they may be known."""
     desk.config.mkdir(parents=True)
     path = desk.config / "keys.json"
@@ -36,7 +36,7 @@ def test_the_file_is_private_whatever_it_was(desk: Desk, mode: int) -> None:
 
 
 @pytest.mark.parametrize("entry", ["text", 3, None, [], {"key": 3}])
-def test_an_entry_that_is_none(desk: Desk, entry: object) -> None:
+def test_an_entry_that_is_none(desk: CliEnvironment, entry: object) -> None:
     """A file with an entry nobody wrote can still be used: the entry is forgotten or replaced."""
     desk.config.mkdir(parents=True)
     path = desk.config / "keys.json"

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 
 from jaato.providers.local.models import MODELS
 from jaato.settings import environment, user_dir
@@ -23,7 +23,7 @@ QUESTION = (
 ANSWER = "On 2026-11-24 the moon is full, 14.8 days old."
 
 
-def with_tools(desk: Desk, count: int) -> None:
+def with_tools(desk: CliEnvironment, count: int) -> None:
     """Give the user the plugin, with this many tools."""
     folder = desk.config / "plugins"
     folder.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def called(output: str) -> list[tuple[str, str]]:
     ]
 
 
-def test_the_scripted_model_finds_and_uses_a_tool_out_of_five_thousand(desk: Desk) -> None:
+def test_the_scripted_model_finds_and_uses_a_tool_out_of_five_thousand(desk: CliEnvironment) -> None:
     """Searched for in other words, its schema read, called: it was declared nowhere before, and is what is found."""
     with_tools(desk, 5000)
     flags = desk.script(
@@ -58,7 +58,7 @@ def test_the_scripted_model_finds_and_uses_a_tool_out_of_five_thousand(desk: Des
 
 
 @pytest.mark.parametrize("count", [100, 1000, 5000])
-def test_what_is_declared_does_not_grow(desk: Desk, count: int) -> None:
+def test_what_is_declared_does_not_grow(desk: CliEnvironment, count: int) -> None:
     """However many tools are known, the first request declares the same few, in at most 1,200 tokens."""
     with_tools(desk, count)
     weighed = json.loads(desk.run("tools", "tokens", "--json").stdout)
@@ -75,7 +75,7 @@ def local_model() -> Path | None:
     return next((path for model in MODELS.values() if (path := folder / model.file_name).is_file()), None)
 
 
-def test_the_embedded_model_finds_and_uses_a_tool_out_of_five_thousand(desk: Desk) -> None:
+def test_the_embedded_model_finds_and_uses_a_tool_out_of_five_thousand(desk: CliEnvironment) -> None:
     """The small model on this machine searches, reads the schema and calls the tool, for nothing else can do it."""
     model = local_model()
     if model is None:

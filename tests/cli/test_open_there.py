@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 from tests.cli.terminal import talking
 from tests.cli.test_attach import attached, served
 
 __all__ = ["served"]
 
 
-def test_what_a_server_has_open(served: Desk) -> None:
+def test_what_a_server_has_open(served: CliEnvironment) -> None:
     """After a crash of the server a terminal that comes back says how to go on, and not that it has left itself. Another
     name, and the end, of a session that a terminal has open go through its server; in this process a turn is refused."""
     script = served.script(say("First."), call("run", command="sleep 60"), say("Second."))

@@ -8,7 +8,7 @@ import sys
 import anyio
 import pexpect
 import pytest
-from tests.cli.desk import Desk, say
+from tests.cli.environment import CliEnvironment, say
 from tests.cli.terminal import talking
 from tests.providers.server import events, serve, stream
 
@@ -23,7 +23,7 @@ open({report!r}, "w").write(" ".join([str(code), *sys.modules]) + "\\n" + " ".jo
 """
 
 
-def ran(desk: Desk, *args: str) -> tuple[set[str], list[str]]:
+def ran(desk: CliEnvironment, *args: str) -> tuple[set[str], list[str]]:
     """The modules a command has loaded, and the threads and descriptors it has left."""
     report = desk.root / "report"
     code = CODE.format(args=list(args), report=str(report))
@@ -35,7 +35,7 @@ def ran(desk: Desk, *args: str) -> tuple[set[str], list[str]]:
     return set(modules.split()), left.split()
 
 
-def test_a_run_in_this_process_loads_no_network_server_and_leaves_nothing(desk: Desk) -> None:
+def test_a_run_in_this_process_loads_no_network_server_and_leaves_nothing(desk: CliEnvironment) -> None:
     """The hub is there, no socket is served; threads, descriptors and the lease are given back."""
     modules, left = ran(desk, "run", *desk.script(say("ok")), "hi")
     assert {
@@ -76,7 +76,7 @@ MOST_MODULES = 216
 """Of this program: each costs a fifth of a millisecond at least."""
 
 
-def test_a_prompt_without_a_call_loads_what_it_uses(desk: Desk) -> None:
+def test_a_prompt_without_a_call_loads_what_it_uses(desk: CliEnvironment) -> None:
     """Over HTTP, with a new session: no parser of the shell, no sandbox's back end, no search, and few modules in all."""
     delta = {"choices": [{"index": 0, "delta": {"content": "ok"}, "finish_reason": "stop"}]}
 
@@ -91,7 +91,7 @@ def test_a_prompt_without_a_call_loads_what_it_uses(desk: Desk) -> None:
     anyio.run(main)
 
 
-def test_a_run_at_a_server_loads_no_loop_and_no_agent(desk: Desk) -> None:
+def test_a_run_at_a_server_loads_no_loop_and_no_agent(desk: CliEnvironment) -> None:
     """The client of a server is small: no event loop, no TLS, nothing of the session."""
     with desk.serving():
         modules, left = ran(desk, "run", *desk.script(say("ok")), "hi")
@@ -100,7 +100,7 @@ def test_a_run_at_a_server_loads_no_loop_and_no_agent(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "chat"])
-def test_a_download_is_asked_about(desk: Desk, command: str) -> None:
+def test_a_download_is_asked_about(desk: CliEnvironment, command: str) -> None:
     """Before the embedded model is fetched, somebody at the terminal is asked; a no ends the command."""
     desk.env["HTTPS_PROXY"] = "http://127.0.0.1:9"
     model = ("--provider", "local", "--model", "qwen2.5-coder-0.5b-instruct")

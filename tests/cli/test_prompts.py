@@ -6,7 +6,7 @@ from typing import Any
 
 import pexpect
 import pytest
-from tests.cli.desk import USAGE, Desk, call, say
+from tests.cli.environment import USAGE, CliEnvironment, call, say
 from tests.cli.terminal import talking
 
 EDIT = call("updateFile", path="a.py", old="retries = 3", new="retries = 5")
@@ -20,7 +20,7 @@ def both(*steps: dict[str, Any]) -> dict[str, Any]:
     return {"calls": [one for step in steps for one in step["calls"]], "usage": USAGE}
 
 
-def test_an_edit_is_asked_for_with_its_diff(desk: Desk) -> None:
+def test_an_edit_is_asked_for_with_its_diff(desk: CliEnvironment) -> None:
     """A permission prompt for an edit shows a unified diff of the file as it is, in place of the arguments; a new file is
     compared with nothing; an edit that does not fit shows its arguments."""
     (desk.work / "a.py").write_text("import time\n\nretries = 3\nwait_s = 1\n")
@@ -61,7 +61,7 @@ def test_an_edit_is_asked_for_with_its_diff(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "chat"])
-def test_a_prompt_is_redrawn_below_other_text(desk: Desk, command: str) -> None:
+def test_a_prompt_is_redrawn_below_other_text(desk: CliEnvironment, command: str) -> None:
     """Text that is printed while a question waits begins on a line of its own, and the prompt follows it."""
     other = call("run", command="sleep 1.5; echo hello")
     script = desk.script(both(other, TOUCH), say("Over."))
@@ -74,7 +74,7 @@ def test_a_prompt_is_redrawn_below_other_text(desk: Desk, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "chat"])
-def test_keys_are_not_input(desk: Desk, command: str) -> None:
+def test_keys_are_not_input(desk: CliEnvironment, command: str) -> None:
     """F2 and the arrows before an answer do not change it, and alone they are no answer."""
     ask = call("request_clarification", context="", questions=[{"question": "Colour?", "default": "red"}])
     steps = [TOUCH, call("get_tool_schemas", names=["request_clarification"]), ask, say("Over.")]
@@ -95,7 +95,7 @@ def test_keys_are_not_input(desk: Desk, command: str) -> None:
 
 @pytest.mark.parametrize("pasted", ["\x1b[200~y\n\x1b[201~", "y\nand more\n"])
 @pytest.mark.parametrize("command", ["run", "chat"])
-def test_pasted_text_is_no_answer(desk: Desk, command: str, pasted: str) -> None:
+def test_pasted_text_is_no_answer(desk: CliEnvironment, command: str, pasted: str) -> None:
     """Pasted lines do not answer a permission request, marked by the terminal or not; in a chat they are sent as a message."""
     with talking(desk, *desk.script(TOUCH, say("Over.")), "go", command=command, term="xterm") as child:
         child.expect(r"allow\? ")
@@ -110,7 +110,7 @@ def test_pasted_text_is_no_answer(desk: Desk, command: str, pasted: str) -> None
     assert not (desk.work / "made").exists()
 
 
-def test_a_line_begun_before_a_question_is_no_answer(desk: Desk) -> None:
+def test_a_line_begun_before_a_question_is_no_answer(desk: CliEnvironment) -> None:
     """What was typed when the question came is a message: whole lines, and the line that was begun, once it is ended."""
     script = desk.script(SLOW, TOUCH, say("Over."), say("And more."))
     with talking(desk, *ALLOW_SLOW, *script, "go") as child:
@@ -133,7 +133,7 @@ def test_a_line_begun_before_a_question_is_no_answer(desk: Desk) -> None:
     assert {"first message", "fix the test y"} <= set(said)
 
 
-def test_plans_of_subagents_are_shown(desk: Desk) -> None:
+def test_plans_of_subagents_are_shown(desk: CliEnvironment) -> None:
     """A chat shows each step of a subagent's plan under its name, and /plan lists it beside the agent's own."""
     task = call("delegate", task="count")
     task["calls"][0]["arguments"]["name"] = "anna"
@@ -155,7 +155,7 @@ def test_plans_of_subagents_are_shown(desk: Desk) -> None:
         child.expect("Over.")
 
 
-def test_commands_work_during_a_turn(desk: Desk) -> None:
+def test_commands_work_during_a_turn(desk: CliEnvironment) -> None:
     """/plan and /usage answer while a command runs, and while a question waits, whose prompt is shown again; what leaves the
     session is refused; only messages of the user are confirmed."""
     plan = call("createPlan", title="Mend it", steps=["Look", "Repair"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.cli.desk import Desk
+from tests.cli.environment import CliEnvironment
 
 import jaato
 
@@ -34,7 +34,7 @@ def test_every_lazy_name_is_public() -> None:
     assert sorted(name for names in jaato.HOMES.values() for name in names.split()) == sorted(jaato.__all__)
 
 
-def loaded(desk: Desk, code: str) -> set[str]:
+def loaded(desk: CliEnvironment, code: str) -> set[str]:
     """The modules a fresh interpreter has after this code."""
     script = (
         f"import sys; before = set(sys.modules)\n{code}\nprint(*(set(sys.modules) - before), file=sys.stderr)"
@@ -50,7 +50,7 @@ def loaded(desk: Desk, code: str) -> set[str]:
     return set(made.stderr.split())
 
 
-def test_importing_and_help_load_next_to_nothing(desk: Desk) -> None:
+def test_importing_and_help_load_next_to_nothing(desk: CliEnvironment) -> None:
     """`import jaato` loads nothing but its version, and help no library but argparse."""
     assert {name for name in loaded(desk, "import jaato") if name.startswith("jaato")} == {
         "jaato",
@@ -71,7 +71,7 @@ def test_importing_and_help_load_next_to_nothing(desk: Desk) -> None:
     assert not modules & {"anyio", "asyncio", "msgspec", "json", "typing", "httpx2", "sqlite3", "tomllib"}
 
 
-def test_importing_the_agent_loads_what_each_agent_needs(desk: Desk) -> None:
+def test_importing_the_agent_loads_what_each_agent_needs(desk: CliEnvironment) -> None:
     """What only some agents are given is loaded for them."""
     modules = loaded(desk, "from jaato import Agent, tool; Agent(dependencies=1, history=[])")
     assert "jaato.runtime.embedding.agent" in modules
@@ -84,7 +84,7 @@ def test_importing_the_agent_loads_what_each_agent_needs(desk: Desk) -> None:
     }
 
 
-def test_asking_for_a_server_loads_none(desk: Desk) -> None:
+def test_asking_for_a_server_loads_none(desk: CliEnvironment) -> None:
     """`serve --status` and `--stop` load neither the server nor the agent."""
     for flag in ("--status", "--stop"):
         modules = loaded(desk, f"from jaato.cli import main; main(['serve', {flag!r}])")

@@ -7,7 +7,7 @@ import subprocess
 
 import pexpect
 import pytest
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 from tests.cli.terminal import leave, talking
 
 ANSWERS = [
@@ -26,7 +26,9 @@ ANSWERS = [
 
 @pytest.mark.spec("C4", "Permissions")
 @pytest.mark.parametrize(("answer", "runs", "method"), ANSWERS)
-def test_every_answer_to_a_permission_question(desk: Desk, answer: str, runs: bool, method: str) -> None:
+def test_every_answer_to_a_permission_question(
+    desk: CliEnvironment, answer: str, runs: bool, method: str
+) -> None:
     """Each answer does what it says, and is recorded with how."""
     with talking(
         desk, *desk.script(call("run", command="touch made", need=["write"]), say("Over."))
@@ -60,7 +62,7 @@ def test_every_answer_to_a_permission_question(desk: Desk, answer: str, runs: bo
 
 
 @pytest.mark.spec("C4", "Permissions")
-def test_editing_the_arguments(desk: Desk) -> None:
+def test_editing_the_arguments(desk: CliEnvironment) -> None:
     """`e` lets the user change the arguments as JSON; what is run is what was written."""
     with talking(
         desk, *desk.script(call("run", command="touch made", need=["write"]), say("Over."))
@@ -79,7 +81,7 @@ def test_editing_the_arguments(desk: Desk) -> None:
     assert [path.name for path in desk.work.iterdir()] == ["other"]
 
 
-def test_a_question_at_the_terminal_shows_its_deadline(desk: Desk) -> None:
+def test_a_question_at_the_terminal_shows_its_deadline(desk: CliEnvironment) -> None:
     """`question_timeout_s`: the prompt says until when; after that the call is denied and the agent goes on."""
     desk.config.mkdir(parents=True, exist_ok=True)
     (desk.config / "config.toml").write_text("question_timeout_s = 1\n")
@@ -94,7 +96,7 @@ def test_a_question_at_the_terminal_shows_its_deadline(desk: Desk) -> None:
     assert not (desk.work / "made").exists()
 
 
-def test_run_asks_on_a_terminal_too(desk: Desk) -> None:
+def test_run_asks_on_a_terminal_too(desk: CliEnvironment) -> None:
     """`jaato run` puts the same question where somebody can answer."""
     script = desk.script(call("run", command="touch made", need=["write"]), say("Over."))
     with talking(desk, *script, "go", command="run") as child:
@@ -107,7 +109,7 @@ def test_run_asks_on_a_terminal_too(desk: Desk) -> None:
     assert (desk.work / "made").exists()
 
 
-def test_what_was_typed_before_the_question_is_no_answer(desk: Desk) -> None:
+def test_what_was_typed_before_the_question_is_no_answer(desk: CliEnvironment) -> None:
     """`jaato run` forgets what was typed before it asked: it is begun slowly enough for that to be typed."""
     script = desk.script(
         call("readFile", path="slow"), call("run", command="touch made", need=["write"]), say("Over.")
@@ -123,7 +125,7 @@ def test_what_was_typed_before_the_question_is_no_answer(desk: Desk) -> None:
     assert not (desk.work / "made").exists()
 
 
-def test_a_pending_question_can_be_interrupted(desk: Desk) -> None:
+def test_a_pending_question_can_be_interrupted(desk: CliEnvironment) -> None:
     """Ctrl-C at a question stops the turn; nothing was run."""
     with talking(
         desk, *desk.script(call("run", command="touch made", need=["write"])), "go", command="run"
@@ -136,7 +138,7 @@ def test_a_pending_question_can_be_interrupted(desk: Desk) -> None:
     assert not (desk.work / "made").exists()
 
 
-def test_the_model_asks_the_user(desk: Desk) -> None:
+def test_the_model_asks_the_user(desk: CliEnvironment) -> None:
     """Clarification questions are answered by text, the number of a choice, or the default."""
     questions = [
         {"question": "Which colour?", "choices": ["red", "blue"]},
@@ -162,7 +164,7 @@ def test_the_model_asks_the_user(desk: Desk) -> None:
     assert [answer for _, answer in resolved["qa_pairs"]] == ["blue", "three", "because"]
 
 
-def test_the_end_of_a_long_command_is_shown(desk: Desk) -> None:
+def test_the_end_of_a_long_command_is_shown(desk: CliEnvironment) -> None:
     """Of a command that is cut, the end is shown, and all of it on request: nothing hides behind many lines or a long one."""
     rows, long = "\n" * 100, "a" * 2_490
     commands = [f"echo a{rows}touch middle{rows}touch evil", f"echo {long}; touch middle; {long}; touch evil"]

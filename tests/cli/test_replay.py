@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 
 ASK = ["--provider", "scripted", "--model"]
 
 
 @pytest.mark.parametrize("by", ["id", "name", "lines", "document"])
-def test_a_recorded_session_is_played_again(desk: Desk, by: str) -> None:
+def test_a_recorded_session_is_played_again(desk: CliEnvironment, by: str) -> None:
     """A stored session by id or name, and its export in both forms, give the same calls and the same answer."""
     (desk.work / "a.txt").write_text("hello\n")
     script = desk.script(call("readFile", path="a.txt"), say("It says hello."))
@@ -37,7 +37,7 @@ def test_a_recorded_session_is_played_again(desk: Desk, by: str) -> None:
         ('{"type": "nonsense"}\n', "line 1 is no event"),
     ],
 )
-def test_what_cannot_be_played(desk: Desk, content: str | None, words: str) -> None:
+def test_what_cannot_be_played(desk: CliEnvironment, content: str | None, words: str) -> None:
     """What is no script and no session is named, with exit 2."""
     path = desk.root / "it.json"
     if content is not None:

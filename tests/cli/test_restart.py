@@ -13,7 +13,7 @@ from subprocess import PIPE, Popen
 import anyio
 import pexpect
 import pytest
-from tests.cli.desk import TIMEOUT_S, Desk, call, say
+from tests.cli.environment import TIMEOUT_S, CliEnvironment, call, say
 from tests.cli.terminal import leave, talking
 from tests.cli.test_http import chunk
 from tests.providers.server import Server, events, serve, stream
@@ -22,9 +22,9 @@ BEGIN = "echo x >> begun; sleep 60"
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Desk]:
-    """A desk with a server."""
-    with Desk(tmp_path).serving() as desk:
+def served(tmp_path: Path) -> Iterator[CliEnvironment]:
+    """An isolated command line with a server."""
+    with CliEnvironment(tmp_path).serving() as desk:
         yield desk
 
 
@@ -34,7 +34,7 @@ def ended(running: Popen[bytes]) -> tuple[int, str, str]:
     return running.returncode, (out or b"").decode(), err.decode()
 
 
-def test_a_run_comes_back_to_a_restarted_server(served: Desk) -> None:
+def test_a_run_comes_back_to_a_restarted_server(served: CliEnvironment) -> None:
     """kill -9 of the server during a call: the run waits for the next server and resumes its turn; the call is shown as
     interrupted and not repeated, the answer is on stdout and the exit code is 0."""
     script = served.script(call("run", command=BEGIN), say("Half."), say("More."))
@@ -52,7 +52,7 @@ def test_a_run_comes_back_to_a_restarted_server(served: Desk) -> None:
     assert (again.returncode, again.stdout) == (0, "More.\n"), again.stderr
 
 
-def test_a_run_follows_its_own_turn(served: Desk) -> None:
+def test_a_run_follows_its_own_turn(served: CliEnvironment) -> None:
     """A session whose turn a crash interrupted: a later run closes that turn, and prints the answer of its own, after all of
     its calls; then the session is at rest."""
     calls = [call("run", command=f"sleep 0.2; echo {number} >> done") for number in range(3)]
@@ -73,7 +73,7 @@ def test_a_run_follows_its_own_turn(served: Desk) -> None:
     assert (served.work / "begun").read_text() == "x\n"
 
 
-def test_a_run_whose_server_stays_away_can_be_interrupted(served: Desk) -> None:
+def test_a_run_whose_server_stays_away_can_be_interrupted(served: CliEnvironment) -> None:
     """Without a server, Ctrl-C ends the run with 130, and it names the session."""
     running = served.start("run", *served.script(call("run", command=BEGIN)), "--yes", "work")
     served.wait_for("begun")
@@ -88,7 +88,7 @@ def test_a_run_whose_server_stays_away_can_be_interrupted(served: Desk) -> None:
     served.start_server()
 
 
-def test_a_question_survives_the_server(served: Desk) -> None:
+def test_a_question_survives_the_server(served: CliEnvironment) -> None:
     """A permission request that waits on the terminal when the server dies is answered at the next one, and the call runs
     once."""
     script = served.script(call("run", command="echo y >> made", need=["write"]), say("Done."))
@@ -106,7 +106,7 @@ def test_a_question_survives_the_server(served: Desk) -> None:
     assert (served.work / "made").read_text() == "y\n"
 
 
-def test_the_outcome_of_an_interrupted_call_is_asked_for(served: Desk) -> None:
+def test_the_outcome_of_an_interrupted_call_is_asked_for(served: CliEnvironment) -> None:
     """At a terminal the user is asked what came of the call that the crash interrupted; the answer resumes the turn."""
     script = served.script(call("run", command=BEGIN), say("I see."))
     with talking(served, *script, "--yes", "work", command="run") as child:
@@ -123,7 +123,7 @@ def test_the_outcome_of_an_interrupted_call_is_asked_for(served: Desk) -> None:
 
 
 @pytest.mark.parametrize("then", ["/continue", "and now?"])
-def test_an_interruption_is_printed_once(served: Desk, then: str) -> None:
+def test_an_interruption_is_printed_once(served: CliEnvironment, then: str) -> None:
     """A chat whose server dies while the model writes says once that the turn was interrupted; resumed or given up for another
     message, the old turn is not summed up again, and the answer begins on a line of its own."""
     answers = [stream(*events(chunk({"content": text}), chunk({}, "stop"), "[DONE]")) for text in "ABC"]
@@ -156,7 +156,7 @@ def test_an_interruption_is_printed_once(served: Desk, then: str) -> None:
     anyio.run(main)
 
 
-def test_the_rules_of_a_chat_outlive_the_server(served: Desk) -> None:
+def test_the_rules_of_a_chat_outlive_the_server(served: CliEnvironment) -> None:
     """The flags of a chat hold in the session that it comes back to: a command that they deny is not even asked about."""
     forbidden = call("run", command="touch made", need=["write"])
     script = served.script(call("run", command=BEGIN), forbidden, say("I see."))
@@ -174,7 +174,7 @@ def test_the_rules_of_a_chat_outlive_the_server(served: Desk) -> None:
     assert not (served.work / "made").exists()
 
 
-def test_a_run_that_was_too_slow_still_ends(served: Desk) -> None:
+def test_a_run_that_was_too_slow_still_ends(served: CliEnvironment) -> None:
     """A run that is stopped while more happens than the server keeps for it takes the rest from a snapshot: it has the whole
     answer, and ends."""
     text = "".join(f"{number:06} {'.' * 90}\n" for number in range(60_000))
@@ -198,7 +198,7 @@ def test_a_run_that_was_too_slow_still_ends(served: Desk) -> None:
 
 
 @pytest.mark.parametrize("how", ["flag", "variable", "configuration"])
-def test_a_relative_script_is_the_clients(served: Desk, how: str) -> None:
+def test_a_relative_script_is_the_clients(served: CliEnvironment, how: str) -> None:
     """`--model script.json` names a file of the directory the command was typed in, and so does JAATO_MODEL; one in the
     workspace's configuration is a file of the workspace. The server runs elsewhere."""
     served.script(say("Found."))

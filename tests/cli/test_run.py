@@ -8,11 +8,11 @@ import subprocess
 from typing import Any
 
 import pytest
-from tests.cli.desk import USAGE, Desk, call, say
+from tests.cli.environment import USAGE, CliEnvironment, call, say
 from tests.cli.test_talking import PIXEL
 
 
-def test_answer_and_everything_else_go_to_different_streams(desk: Desk) -> None:
+def test_answer_and_everything_else_go_to_different_streams(desk: CliEnvironment) -> None:
     """Text goes to stdout; provider and why, calls, tokens, price, time and session go to stderr."""
     (desk.work / "a.txt").write_text("hello\n")
     made = desk.run(
@@ -25,7 +25,7 @@ def test_answer_and_everything_else_go_to_different_streams(desk: Desk) -> None:
     assert re.fullmatch(r"2,000 tokens in, 40 out, price unknown, \d+\.\d s, 1 call, session s\w{26}", last)
 
 
-def test_piped_text_is_appended(desk: Desk) -> None:
+def test_piped_text_is_appended(desk: CliEnvironment) -> None:
     """Stdin is appended to the prompt; alone it is the prompt; bytes that are no UTF-8 become U+FFFD."""
     script = desk.script(say("ok"))
     desk.run("run", *script, "explain", "this", stdin=b"line \xff one\n")
@@ -35,7 +35,7 @@ def test_piped_text_is_appended(desk: Desk) -> None:
     assert said(desk, second["id"]) == ["only this"]
 
 
-def said(desk: Desk, session_id: str) -> list[str]:
+def said(desk: CliEnvironment, session_id: str) -> list[str]:
     """What the user said in a session."""
     return [
         event["message"]["parts"][0]["text"]
@@ -45,7 +45,7 @@ def said(desk: Desk, session_id: str) -> list[str]:
 
 
 @pytest.mark.spec("C4", "Permissions")
-def test_nobody_to_ask_is_a_denial_with_the_reason(desk: Desk) -> None:
+def test_nobody_to_ask_is_a_denial_with_the_reason(desk: CliEnvironment) -> None:
     """Without a terminal a call that needs permission is denied at once, with the reason and the remedy; exit 4."""
     made = desk.run(
         "run", *desk.script(call("run", command="touch made", need=["write"]), say("I could not.")), "make it"
@@ -57,7 +57,7 @@ def test_nobody_to_ask_is_a_denial_with_the_reason(desk: Desk) -> None:
     assert made.stdout == "I could not.\n"
 
 
-def test_a_denied_call_that_was_got_around_is_no_failure(desk: Desk) -> None:
+def test_a_denied_call_that_was_got_around_is_no_failure(desk: CliEnvironment) -> None:
     """Exit 4 is for a denial in the last round of calls alone."""
     (desk.work / "a.txt").write_text("x")
     script = desk.script(
@@ -68,7 +68,7 @@ def test_a_denied_call_that_was_got_around_is_no_failure(desk: Desk) -> None:
     assert desk.run("run", *script, "go").returncode == 0
 
 
-def test_allow_yes_deny_and_read_only(desk: Desk) -> None:
+def test_allow_yes_deny_and_read_only(desk: CliEnvironment) -> None:
     """--allow lets a pattern run, --yes what no rule denies, --deny outranks both, --read-only everything."""
     script = desk.script(call("run", command="touch made", need=["write"]), say("done"))
     made = desk.work / "made"
@@ -83,7 +83,7 @@ def test_allow_yes_deny_and_read_only(desk: Desk) -> None:
         assert (ended.returncode, made.exists()) == (code, code == 0), (flags, ended.stderr)
 
 
-def test_read_only_still_reads(desk: Desk) -> None:
+def test_read_only_still_reads(desk: CliEnvironment) -> None:
     """--read-only leaves reading tools and reading commands."""
     (desk.work / "a.txt").write_text("hello")
     steps = [call("readFile", path="a.txt"), call("run", command="cat a.txt"), say("read")]
@@ -92,7 +92,7 @@ def test_read_only_still_reads(desk: Desk) -> None:
     assert json.loads(made.stdout)["denied"] == []
 
 
-def test_json_output(desk: Desk) -> None:
+def test_json_output(desk: CliEnvironment) -> None:
     """--output json is one object with the answer, the session, usage, cost, ending and denied calls."""
     steps = [call("run", command="touch made", need=["write"]), say("No.")]
     made = desk.run("run", *desk.script(*steps), "--output", "json", "go")
@@ -110,7 +110,7 @@ def test_json_output(desk: Desk) -> None:
     )
 
 
-def test_events_output_is_the_whole_log_and_more(desk: Desk) -> None:
+def test_events_output_is_the_whole_log_and_more(desk: CliEnvironment) -> None:
     """--output events prints every event as a line of JSON: the durable ones as stored, the others between them."""
     (desk.work / "a.txt").write_text("x")
     made = desk.run(
@@ -128,7 +128,7 @@ def test_events_output_is_the_whole_log_and_more(desk: Desk) -> None:
 SCHEMA = '{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}'
 
 
-def test_schema_gives_validated_json(desk: Desk) -> None:
+def test_schema_gives_validated_json(desk: CliEnvironment) -> None:
     """--schema prints the answer as JSON that fits, asking again for one that does not."""
     steps = [say('{"n": "one"}'), say("nonsense"), say('```json\n{"n": 1}\n```')]
     made = desk.run("run", *desk.script(*steps), "--schema", SCHEMA, "count")
@@ -137,7 +137,7 @@ def test_schema_gives_validated_json(desk: Desk) -> None:
     assert "it is not JSON" in made.stderr
 
 
-def test_an_answer_that_never_fits_is_a_provider_failure(desk: Desk) -> None:
+def test_an_answer_that_never_fits_is_a_provider_failure(desk: CliEnvironment) -> None:
     """After three tries the run fails with exit 3 and no answer; with --output json the object says so."""
     path = desk.work / "schema.json"
     path.write_text(SCHEMA)
@@ -156,7 +156,7 @@ def test_an_answer_that_never_fits_is_a_provider_failure(desk: Desk) -> None:
         ("[", "cannot be read"),
     ],
 )
-def test_a_wrong_schema_is_a_usage_error(desk: Desk, text: str, words: str) -> None:
+def test_a_wrong_schema_is_a_usage_error(desk: CliEnvironment, text: str, words: str) -> None:
     """A schema that cannot be read or is none ends with exit 2 before anything is asked."""
     made = desk.run("run", *desk.script(say("x")), "--schema", text, "go")
     assert made.returncode == 2
@@ -164,7 +164,7 @@ def test_a_wrong_schema_is_a_usage_error(desk: Desk, text: str, words: str) -> N
 
 
 @pytest.mark.spec("C5", "Client, runtime, session")
-def test_continue_session_and_name(desk: Desk) -> None:
+def test_continue_session_and_name(desk: CliEnvironment) -> None:
     """--continue goes on with the newest session of this workspace, --session with one by id, prefix or name."""
     script = desk.script(say("one"), say("two"), say("three"), say("four"))
     other = desk.root / "other"
@@ -180,7 +180,7 @@ def test_continue_session_and_name(desk: Desk) -> None:
     assert said(desk, session["id"]) == ["a", "b", "c", "d"]
 
 
-def test_a_session_that_is_not_there(desk: Desk) -> None:
+def test_a_session_that_is_not_there(desk: CliEnvironment) -> None:
     """An unknown session, or --continue where there is none, is exit 2 with the way to see what there is."""
     script = desk.script(say("x"))
     for flags in (["--session", "nope"], ["--continue"]):
@@ -194,7 +194,7 @@ def test_a_session_that_is_not_there(desk: Desk) -> None:
     ("code", "exit_code"),
     [("provider_authentication", 3), ("context_overflow", 3), ("content_refused", 3), ("model_not_found", 3)],
 )
-def test_provider_failures(desk: Desk, code: str, exit_code: int) -> None:
+def test_provider_failures(desk: CliEnvironment, code: str, exit_code: int) -> None:
     """A provider's failure is exit 3 and its message, the history kept."""
     made = desk.run("run", *desk.script({"text": "par", "error": code}), "--output", "json", "go")
     assert made.returncode == exit_code
@@ -203,7 +203,7 @@ def test_provider_failures(desk: Desk, code: str, exit_code: int) -> None:
     assert len(desk.sessions()) == 1
 
 
-def test_a_limit_is_exit_5(desk: Desk) -> None:
+def test_a_limit_is_exit_5(desk: CliEnvironment) -> None:
     """--max-turns bounds the model calls of a prompt; reaching it is exit 5."""
     (desk.work / "a.txt").write_text("x")
     steps = [call("readFile", path="a.txt")] * 3
@@ -212,13 +212,13 @@ def test_a_limit_is_exit_5(desk: Desk) -> None:
     assert "--max-turns" in made.stderr
 
 
-def test_an_answer_cut_by_its_length_is_exit_5(desk: Desk) -> None:
+def test_an_answer_cut_by_its_length_is_exit_5(desk: CliEnvironment) -> None:
     """A reply that reached its longest length is no success."""
     made = desk.run("run", *desk.script(say("half", finish_reason="length")), "go")
     assert (made.returncode, made.stdout) == (5, "half\n")
 
 
-def test_images(desk: Desk) -> None:
+def test_images(desk: CliEnvironment) -> None:
     """--image attaches a file to the prompt; one that cannot be read, or that no provider takes, is exit 2."""
     (desk.work / "a.png").write_bytes(PIXEL)
     made = desk.run("run", *desk.script(say("a picture")), "--image", "a.png", "what is it?")
@@ -235,7 +235,7 @@ def test_images(desk: Desk) -> None:
     assert len(desk.sessions()) == 1
 
 
-def test_undo_is_no_prompt_and_works_in_a_chat(desk: Desk) -> None:
+def test_undo_is_no_prompt_and_works_in_a_chat(desk: CliEnvironment) -> None:
     """`run` names the command for `/undo`, which takes back what an earlier run has changed, outside git, a binary file too."""
     (desk.work / "old.bin").write_bytes(bytes(range(256)))
     activate = call("get_tool_schemas", names=["writeNewFile", "removeFile"])
@@ -260,7 +260,7 @@ def test_undo_is_no_prompt_and_works_in_a_chat(desk: Desk) -> None:
     assert not (desk.work / "new").exists()
 
 
-def test_sampling_and_system_prompt_reach_the_session(desk: Desk) -> None:
+def test_sampling_and_system_prompt_reach_the_session(desk: CliEnvironment) -> None:
     """--system-prompt replaces the prompt of a new session."""
     desk.run(
         "run",
@@ -277,7 +277,7 @@ def test_sampling_and_system_prompt_reach_the_session(desk: Desk) -> None:
     assert created[0]["system_prompt"] == "Be a duck."
 
 
-def test_retries_are_told(desk: Desk) -> None:
+def test_retries_are_told(desk: CliEnvironment) -> None:
     """A retry is one line on stderr; the run goes on."""
     steps = [{"error": "rate_limited", "retry_after_s": 0.01}, say("there")]
     made = desk.run("run", *desk.script(*steps), "go")
@@ -285,7 +285,7 @@ def test_retries_are_told(desk: Desk) -> None:
     assert "retry 2 of" in made.stderr
 
 
-def test_a_file_gets_whole_messages_only(desk: Desk) -> None:
+def test_a_file_gets_whole_messages_only(desk: CliEnvironment) -> None:
     """Into a file no void beginning of a reply is written that broke off and began again."""
     steps = [{"text": "void", "error": "rate_limited", "retry_after_s": 0.01}, say("whole")]
     path = desk.root / "out.txt"
@@ -302,7 +302,7 @@ def test_a_file_gets_whole_messages_only(desk: Desk) -> None:
     assert path.read_text() == "whole\n"
 
 
-def test_verbose_shows_thinking_and_results(desk: Desk) -> None:
+def test_verbose_shows_thinking_and_results(desk: CliEnvironment) -> None:
     """--verbose adds thinking and results to stderr, and nothing to stdout."""
     (desk.work / "a.txt").write_text("the content\n")
     steps = [{"thinking": "hm, a file", **call("readFile", path="a.txt")}, say("ok")]
@@ -312,7 +312,7 @@ def test_verbose_shows_thinking_and_results(desk: Desk) -> None:
     assert "the content" in made.stderr
 
 
-def test_background_tasks_do_not_outlive_the_run(desk: Desk) -> None:
+def test_background_tasks_do_not_outlive_the_run(desk: CliEnvironment) -> None:
     """A task that still runs at the end is stopped, and said."""
     steps = [call("run", command="sleep 60", background=True), say("started")]
     made = desk.run("run", *desk.script(*steps), "--yes", "go")
@@ -320,7 +320,7 @@ def test_background_tasks_do_not_outlive_the_run(desk: Desk) -> None:
     assert re.search(r"background task b\w+ \(run\) is still running and is stopped now", made.stderr)
 
 
-def test_a_lone_surrogate_in_the_prompt_is_no_failure(desk: Desk) -> None:
+def test_a_lone_surrogate_in_the_prompt_is_no_failure(desk: CliEnvironment) -> None:
     """An argument that is no UTF-8 is read with U+FFFD in its place."""
     made = subprocess.run(
         [*desk.command, "run", *desk.script(say("ok")), b"caf\xe9"],

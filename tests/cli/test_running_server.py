@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from tests.cli.desk import Desk
+from tests.cli.environment import CliEnvironment
 from tests.cli.terminal import talking
 
 from jaato.version import __version__
 
 
-def test_options_that_come_too_late(desk: Desk) -> None:
+def test_options_that_come_too_late(desk: CliEnvironment) -> None:
     """`jaato serve --daemon` beside a running server: fine without options, an error for those that it cannot add."""
     with desk.serving():
         again = desk.run("serve", "--daemon")
@@ -28,7 +28,7 @@ def test_options_that_come_too_late(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("command", ["chat", "run"])
-def test_a_download_is_offered_before_the_session(desk: Desk, command: str) -> None:
+def test_a_download_is_offered_before_the_session(desk: CliEnvironment, command: str) -> None:
     """Where the embedded model would answer and is not here, a terminal is asked although the session is the server's, which
     cannot ask; without a terminal the error says how to be asked."""
     with desk.serving():
@@ -51,7 +51,7 @@ def test_a_download_is_offered_before_the_session(desk: Desk, command: str) -> N
         assert desk.run("sessions", "list", "--all", "--names").stdout == ""
 
 
-def test_a_server_of_another_version(desk: Desk) -> None:
+def test_a_server_of_another_version(desk: CliEnvironment) -> None:
     """After an update the server of before still runs: its status and `jaato doctor` name both versions and what to do."""
     with desk.serving():
         [lock] = Path(desk.env["XDG_RUNTIME_DIR"]).rglob("*.lock")

@@ -12,15 +12,15 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 from tests.cli.terminal import leave, talking
 
 WRITES = ("--profile", "workspace-write")
 
 
 @contextmanager
-def in_a_server(desk: Desk) -> Iterator[None]:
-    """A server in the background, which has the desk's sessions."""
+def in_a_server(desk: CliEnvironment) -> Iterator[None]:
+    """A server in the background, which has the environment's sessions."""
     with tempfile.TemporaryDirectory(prefix="jaato-") as runtime:
         desk.env["XDG_RUNTIME_DIR"] = runtime
         assert desk.run("serve", "--daemon").returncode == 0
@@ -30,7 +30,7 @@ def in_a_server(desk: Desk) -> Iterator[None]:
             desk.run("serve", "--stop")
 
 
-def test_a_command_by_hand_reads_and_changes_nothing(desk: Desk) -> None:
+def test_a_command_by_hand_reads_and_changes_nothing(desk: CliEnvironment) -> None:
     """In the profile read-only it sees the files, the write fails, the output and the exit code are its own."""
     (desk.work / "a.txt").write_text("here\n")
     made = desk.run("sandbox", "--", "sh", "-c", "cat a.txt; echo no > made; cat; exit 7", stdin="piped\n")
@@ -40,7 +40,7 @@ def test_a_command_by_hand_reads_and_changes_nothing(desk: Desk) -> None:
     assert not (desk.work / "made").exists()
 
 
-def test_a_command_by_hand_changes_the_workspace_alone(desk: Desk) -> None:
+def test_a_command_by_hand_changes_the_workspace_alone(desk: CliEnvironment) -> None:
     """In workspace-write it changes the workspace and what `--add-dir` names; nothing else, and sees no keys."""
     beside, other = desk.root / "beside", desk.root / "other"
     for place in (beside, other, desk.home / ".ssh"):
@@ -55,7 +55,7 @@ def test_a_command_by_hand_changes_the_workspace_alone(desk: Desk) -> None:
     assert "KEY-CANARY" not in made.stdout + made.stderr
 
 
-def test_all_of_the_output_comes_through(desk: Desk) -> None:
+def test_all_of_the_output_comes_through(desk: CliEnvironment) -> None:
     """Nothing of it is cut, in a pipe or a file; what is written to errors comes as errors."""
     made = desk.run("sandbox", "--", "sh", "-c", "seq 300000; echo bad >&2")
     assert made.stdout.splitlines()[-1] == "300000"
@@ -63,7 +63,7 @@ def test_all_of_the_output_comes_through(desk: Desk) -> None:
     assert made.stderr == "bad\n"
 
 
-def test_a_command_by_hand_has_no_terminal(desk: Desk) -> None:
+def test_a_command_by_hand_has_no_terminal(desk: CliEnvironment) -> None:
     """At a terminal its output is copied: the terminal itself, into which it could type, is never handed over."""
     words = ["--", "sh", "-c", "test -t 0 || test -t 1 || test -t 2 || echo none; ls -l /proc/self/fd"]
     with talking(desk, *words, command="sandbox") as child:
@@ -74,7 +74,7 @@ def test_a_command_by_hand_has_no_terminal(desk: Desk) -> None:
     assert "/dev/pts" not in shown
 
 
-def test_an_interrupted_command_by_hand_leaves_nothing(desk: Desk) -> None:
+def test_an_interrupted_command_by_hand_leaves_nothing(desk: CliEnvironment) -> None:
     """Ctrl-C ends all of it, and the exit code is that of an interruption."""
     child = subprocess.Popen(
         [*desk.command, "sandbox", "--", "sh", "-c", "echo begun; sleep 4242"],
@@ -118,14 +118,14 @@ def sleeping() -> list[str]:
         (["--json", "--", "true"], 2, "--explain"),
     ],
 )
-def test_what_cannot_be_run_is_said(desk: Desk, words: list[str], code: int, said: str) -> None:
+def test_what_cannot_be_run_is_said(desk: CliEnvironment, words: list[str], code: int, said: str) -> None:
     """With the reason, and a code that tells usage from the command's own."""
     made = desk.run("sandbox", *words)
     assert made.returncode == code
     assert said in made.stderr
 
 
-def test_without_a_back_end_nothing_is_run(desk: Desk) -> None:
+def test_without_a_back_end_nothing_is_run(desk: CliEnvironment) -> None:
     """Where nothing can be confined, the command does not run unconfined instead."""
     made = desk.run("sandbox", *WRITES, "--", "touch", "made", environ={"JAATO_SANDBOX_BACKEND": "none"})
     assert made.returncode == 1
@@ -135,7 +135,7 @@ def test_without_a_back_end_nothing_is_run(desk: Desk) -> None:
     assert "none: commands cannot be sandboxed" in explained.stdout
 
 
-def test_explain_says_what_is_seen_and_changed(desk: Desk) -> None:
+def test_explain_says_what_is_seen_and_changed(desk: CliEnvironment) -> None:
     """Writable, fixed and hidden paths are those that a command then meets, as text and as JSON."""
     (desk.home / ".ssh").mkdir()
     (desk.work / ".git/hooks").mkdir(parents=True)
@@ -176,7 +176,7 @@ def test_explain_says_what_is_seen_and_changed(desk: Desk) -> None:
         (["--allow-domain", "a b"], "is no host"),
     ],
 )
-def test_flags_that_contradict_or_mean_nothing(desk: Desk, flags: list[str], said: str) -> None:
+def test_flags_that_contradict_or_mean_nothing(desk: CliEnvironment, flags: list[str], said: str) -> None:
     """They are usage errors: nothing begins."""
     made = desk.run("run", *desk.script(say("Never.")), *flags, "go")
     assert made.returncode == 2
@@ -184,7 +184,7 @@ def test_flags_that_contradict_or_mean_nothing(desk: Desk, flags: list[str], sai
     assert desk.sessions() == []
 
 
-def test_flags_of_run_reach_the_command(desk: Desk) -> None:
+def test_flags_of_run_reach_the_command(desk: CliEnvironment) -> None:
     """A granted command may change the directory of `--add-dir`, named from here, and no other."""
     beside, other = desk.root / "beside", desk.root / "other"
     beside.mkdir()
@@ -197,7 +197,7 @@ def test_flags_of_run_reach_the_command(desk: Desk) -> None:
     assert not (other / "made").exists()
 
 
-def test_permissions_explain_takes_the_same_flags(desk: Desk) -> None:
+def test_permissions_explain_takes_the_same_flags(desk: CliEnvironment) -> None:
     """It says what would happen under them."""
     made = desk.run(
         "permissions", "explain", "--mode", "read-only", "writeNewFile", '{"path": "a", "content": ""}'
@@ -208,7 +208,7 @@ def test_permissions_explain_takes_the_same_flags(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("served", [False, True])
-def test_the_mode_of_a_conversation(desk: Desk, served: bool) -> None:
+def test_the_mode_of_a_conversation(desk: CliEnvironment, served: bool) -> None:
     """It is told at the start with the back end, changed by `/mode`, in the log, and the session goes on in it."""
     with in_a_server(desk) if served else nullcontext():
         with talking(desk, *desk.script(say("Over.")), "--allow-domain", "pypi.org") as child:
@@ -245,7 +245,7 @@ def test_the_mode_of_a_conversation(desk: Desk, served: bool) -> None:
         assert [event["mode"] for event in desk.events(session["id"]) if "mode" in event] == ["auto"]
 
 
-def test_without_a_sandbox_the_conversation_says_so(desk: Desk) -> None:
+def test_without_a_sandbox_the_conversation_says_so(desk: CliEnvironment) -> None:
     """In capitals, whether the machine has none or the user wants none."""
     desk.env["JAATO_SANDBOX_BACKEND"] = "none"
     with talking(desk, *desk.script(say("Over."))) as child:
@@ -255,14 +255,14 @@ def test_without_a_sandbox_the_conversation_says_so(desk: Desk) -> None:
         child.expect("NO SANDBOX for commands that a rule allows")
 
 
-def test_verbose_says_in_which_sandbox_a_call_ran(desk: Desk) -> None:
+def test_verbose_says_in_which_sandbox_a_call_ran(desk: CliEnvironment) -> None:
     """Below each command, with what was refused."""
     steps = [call("run", command="touch made"), say("Over.")]
     made = desk.run("run", *desk.script(*steps), "--verbose", "--allow", "run(touch *)", "go")
     assert "sandbox: workspace-write" in made.stderr, made.stderr
 
 
-def test_help_names_what_opens(desk: Desk) -> None:
+def test_help_names_what_opens(desk: CliEnvironment) -> None:
     """`run` and `chat` take the arguments that open something to commands."""
     for name in ("run", "chat"):
         text = desk.run(name, "--help").stdout
@@ -272,7 +272,7 @@ def test_help_names_what_opens(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("served", [False, True])
-def test_a_question_says_what_a_yes_opens(desk: Desk, served: bool) -> None:
+def test_a_question_says_what_a_yes_opens(desk: CliEnvironment, served: bool) -> None:
     """Each host and directory a line of its own, before the answer; without a sandbox in capitals, for this call only. What
     is allowed for longer is listed with what it opens."""
     beside = desk.root / "beside"

@@ -9,11 +9,11 @@ import zipfile
 
 import pexpect
 import pytest
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 from tests.cli.terminal import talking
 
 
-def recorded(desk: Desk) -> str:
+def recorded(desk: CliEnvironment) -> str:
     """A session in which a file was read."""
     (desk.work / "a.txt").write_text("the xylophone is out of tune\n")
     script = desk.script(call("readFile", path="a.txt"), say("It is about music."))
@@ -21,7 +21,7 @@ def recorded(desk: Desk) -> str:
     return str(desk.sessions()[0]["id"])
 
 
-def test_search_finds_by_what_a_tool_read(desk: Desk) -> None:
+def test_search_finds_by_what_a_tool_read(desk: CliEnvironment) -> None:
     """`sessions search` gives the session, its name and the line; also as JSON, and says so when there is nothing."""
     session_id = recorded(desk)
     made = desk.run("sessions", "search", "xylophone", "music")
@@ -41,7 +41,7 @@ def test_search_finds_by_what_a_tool_read(desk: Desk) -> None:
     assert desk.run("sessions", "search", "!!!").returncode == 1
 
 
-def test_a_fork_goes_on_by_itself(desk: Desk) -> None:
+def test_a_fork_goes_on_by_itself(desk: CliEnvironment) -> None:
     """`sessions fork` prints the new id; the fork has what came up to the event, and goes on; the first is as it was."""
     session_id = recorded(desk)
     before = desk.events(session_id)
@@ -58,7 +58,7 @@ def test_a_fork_goes_on_by_itself(desk: Desk) -> None:
 
 
 @pytest.mark.spec("C8", "Server and events")
-def test_a_bundle_plays_again_without_the_model(desk: Desk) -> None:
+def test_a_bundle_plays_again_without_the_model(desk: CliEnvironment) -> None:
     """A session leaves as a bundle without the secrets of its machine, comes in under another id, is shown there, and
     replays offline, from the bundle itself or from what was imported."""
     desk.env["SOME_API_KEY"] = "wonderland-7461-rabbit-hole"
@@ -93,7 +93,7 @@ def test_a_bundle_plays_again_without_the_model(desk: Desk) -> None:
     assert refused.returncode == 2
 
 
-def test_a_first_bundle_needs_no_store(desk: Desk) -> None:
+def test_a_first_bundle_needs_no_store(desk: CliEnvironment) -> None:
     """Where nothing is stored yet a bundle is taken in all the same; what is no bundle is refused by name."""
     recorded(desk)
     bundle = desk.root / "music.jaato"
@@ -108,7 +108,7 @@ def test_a_first_bundle_needs_no_store(desk: Desk) -> None:
     assert len(desk.sessions()) == 1
 
 
-def test_vacuum_keeps_what_the_settings_say(desk: Desk) -> None:
+def test_vacuum_keeps_what_the_settings_say(desk: CliEnvironment) -> None:
     """Nothing goes unless a flag or a setting says so; --dry-run names what would go and changes nothing; a number that
     would keep nothing is refused."""
     ids = [recorded(desk), recorded(desk), recorded(desk)]
@@ -137,7 +137,7 @@ def test_vacuum_keeps_what_the_settings_say(desk: Desk) -> None:
     assert not [name for name in os.listdir(desk.state) if name.endswith(("-wal", "-shm"))]
 
 
-def test_the_list_says_what_each_session_is(desk: Desk) -> None:
+def test_the_list_says_what_each_session_is(desk: CliEnvironment) -> None:
     """A session without a name is listed by its first words, columns stand below each other, and a name that nobody could
     find again is refused wherever one is given."""
     for number, words in enumerate(("where is the key?", "and the door?")):
@@ -156,7 +156,7 @@ def test_the_list_says_what_each_session_is(desk: Desk) -> None:
     assert len(desk.sessions()) == 2
 
 
-def test_deleting_asks_at_a_terminal(desk: Desk) -> None:
+def test_deleting_asks_at_a_terminal(desk: CliEnvironment) -> None:
     """At a terminal `sessions delete` asks first; anything but yes, the end of input too, deletes nothing."""
     session_id = recorded(desk)
     for answer, left in (("", 1), ("y\n", 0)):

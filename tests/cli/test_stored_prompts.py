@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.cli.desk import Desk, say
+from tests.cli.environment import CliEnvironment, say
 from tests.cli.terminal import leave, talking
 
 
 @pytest.fixture
-def review(desk: Desk) -> Desk:
+def review(desk: CliEnvironment) -> CliEnvironment:
     """A workspace with the stored prompt of the guide, and a file."""
     folder = desk.work / ".jaato" / "commands"
     folder.mkdir(parents=True)
@@ -18,14 +18,14 @@ def review(desk: Desk) -> Desk:
     return desk
 
 
-def messages(desk: Desk) -> list[list[str]]:
+def messages(desk: CliEnvironment) -> list[list[str]]:
     """The texts of each message of the user in the newest session: what was typed, then what was added."""
     events = desk.events(desk.sessions()[0]["id"])
     said = [event["message"]["parts"] for event in events if event["type"] == "message.user"]
     return [[part["text"] for part in parts] for parts in said]
 
 
-def test_in_a_run(review: Desk) -> None:
+def test_in_a_run(review: CliEnvironment) -> None:
     """`jaato run '/review a.py'`: the message stays as it was typed, and the model gets the prompt filled in, piped text as
     its last argument."""
     made = review.run("run", *review.script(say("Fine.")), "/review a.py", stdin="leaks of\nmemory\n")
@@ -36,7 +36,7 @@ def test_in_a_run(review: Desk) -> None:
     assert "Read a.py and look for leaks of\nmemory." in added
 
 
-def test_an_argument_is_missing(review: Desk) -> None:
+def test_an_argument_is_missing(review: CliEnvironment) -> None:
     """A prompt that lacks an argument is refused before the model is called, with the number of those it needs."""
     made = review.run("run", *review.script(say("Fine.")), "/review")
     assert made.returncode == 1
@@ -44,7 +44,7 @@ def test_an_argument_is_missing(review: Desk) -> None:
     assert messages(review) == []
 
 
-def test_arguments_in_quotes(review: Desk) -> None:
+def test_arguments_in_quotes(review: CliEnvironment) -> None:
     """A quoted argument is one; a quote that is not closed is an error before the model is called."""
     made = review.run("run", *review.script(say("Fine.")), "/review \"b c.py\" 'off by one'")
     assert (made.returncode, made.stdout) == (0, "Fine.\n"), made.stderr
@@ -56,7 +56,7 @@ def test_arguments_in_quotes(review: Desk) -> None:
 
 
 @pytest.mark.parametrize("text", ["/reviw a.py", "/help", "/skills"])
-def test_an_unknown_word_in_a_run(review: Desk, text: str) -> None:
+def test_an_unknown_word_in_a_run(review: CliEnvironment, text: str) -> None:
     """Another word after the slash is refused with a hint, and exit code 2; it names the stored prompts, and how to send
     the text as it is."""
     made = review.run("run", *review.script(say("Fine.")), text)
@@ -69,14 +69,14 @@ def test_an_unknown_word_in_a_run(review: Desk, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["/etc/hosts is what?", "/tmp is full", "// a comment", "/* a comment */"])
-def test_a_path_is_a_message(review: Desk, text: str) -> None:
+def test_a_path_is_a_message(review: CliEnvironment, text: str) -> None:
     """What begins with a path or a comment is sent as it is."""
     made = review.run("run", *review.script(say("Fine.")), text)
     assert (made.returncode, made.stdout) == (0, "Fine.\n"), made.stderr
     assert messages(review) == [[text]]
 
 
-def test_in_a_chat(review: Desk) -> None:
+def test_in_a_chat(review: CliEnvironment) -> None:
     """In a chat the prompt is listed by /help and sent as a message; one that is written meanwhile works too; an unknown word
     gets a hint, and a blank before it sends the line as it is."""
     with talking(review, *review.script(say("One."), say("Two."), say("Three."))) as child:
@@ -106,7 +106,7 @@ def test_in_a_chat(review: Desk) -> None:
 
 
 @pytest.mark.one_way
-def test_attached_to_a_session_that_rests(review: Desk) -> None:
+def test_attached_to_a_session_that_rests(review: CliEnvironment) -> None:
     """In a session that is not loaded, whose commands are not known yet, stored prompts and commands work at once."""
     assert review.run("run", *review.script(say("One."), say("Two.")), "--name", "k", "go").returncode == 0
     with review.serving(), talking(review, "k", command="attach") as child:

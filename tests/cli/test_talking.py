@@ -6,7 +6,7 @@ import json
 from base64 import b64decode
 
 import pytest
-from tests.cli.desk import Desk, say
+from tests.cli.environment import CliEnvironment, say
 from tests.cli.terminal import leave, talking
 
 PLUGIN = """
@@ -40,13 +40,13 @@ PIXEL = b64decode(
 )
 
 
-def said(desk: Desk) -> list[list[dict[str, str]]]:
+def said(desk: CliEnvironment) -> list[list[dict[str, str]]]:
     """The parts of every message of the user."""
     events = desk.events(desk.sessions()[0]["id"])
     return [event["message"]["parts"] for event in events if event["type"] == "message.user"]
 
 
-def test_messages_of_every_kind(desk: Desk) -> None:
+def test_messages_of_every_kind(desk: CliEnvironment) -> None:
     """A first message on the command line, a backslash that goes on, a path in front, an image beside."""
     (desk.work / "dot.png").write_bytes(PIXEL)
     script = desk.script(say("one"), say("two"), say("three"), say("four"))
@@ -70,7 +70,7 @@ def test_messages_of_every_kind(desk: Desk) -> None:
     assert texts[3][:2] == ["look", "dot.png"]
 
 
-def test_a_plugins_command_that_fails_ends_no_chat(desk: Desk) -> None:
+def test_a_plugins_command_that_fails_ends_no_chat(desk: CliEnvironment) -> None:
     """What a plugin's command raises is said, and the chat goes on; another one's output reaches the model."""
     (desk.config / "plugins").mkdir(parents=True)
     (desk.config / "plugins" / "burst.py").write_text(PLUGIN)
@@ -88,14 +88,14 @@ def test_a_plugins_command_that_fails_ends_no_chat(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("flag", ["-c", "--continue"])
-def test_short_flags(desk: Desk, flag: str) -> None:
+def test_short_flags(desk: CliEnvironment, flag: str) -> None:
     """-m names the model and -c goes on, as elsewhere."""
     path = desk.script(say("one"), say("two"))[-1]
     assert desk.run("run", "--provider", "scripted", "-m", path, "hi").stdout == "one\n"
     assert desk.run("run", flag, "and?").stdout == "two\n"
 
 
-def test_a_terminal_that_is_gone(desk: Desk) -> None:
+def test_a_terminal_that_is_gone(desk: CliEnvironment) -> None:
     """A chat whose terminal closes between turns ends by itself, and its session can be opened again."""
     with talking(desk, *desk.script(say("one"), say("two"))) as child:
         child.expect("> $")
@@ -107,7 +107,7 @@ def test_a_terminal_that_is_gone(desk: Desk) -> None:
     assert desk.run("run", "--continue", "more").stdout == "two\n"
 
 
-def test_names_and_forks(desk: Desk) -> None:
+def test_names_and_forks(desk: CliEnvironment) -> None:
     """A session gets a name, and a fork goes on beside it and says how to come back. Whoever gives a name that another
     session has is told at once, with its id; by that name neither is opened, and both are listed with their times."""
     script = desk.script(say("one"), say("two"))

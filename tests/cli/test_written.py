@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 
 
 def put(path: Path, text: str) -> None:
@@ -16,7 +16,7 @@ def put(path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("owner", ["user", "workspace"])
-def test_a_skill_and_a_prompt_are_found_and_used(desk: Desk, owner: str) -> None:
+def test_a_skill_and_a_prompt_are_found_and_used(desk: CliEnvironment, owner: str) -> None:
     """The user's and the workspace's are in the catalogue, allowed because they only read; the model gets their text."""
     place = desk.config if owner == "user" else desk.work / ".jaato"
     put(
@@ -43,7 +43,7 @@ def test_a_skill_and_a_prompt_are_found_and_used(desk: Desk, owner: str) -> None
     assert ("written in this workspace" in made.stdout) is (owner == "workspace")
 
 
-def test_without_any_nothing_is_there(desk: Desk) -> None:
+def test_without_any_nothing_is_there(desk: CliEnvironment) -> None:
     """No skill, no prompt, no file kept for them."""
     listed = json.loads(desk.run("tools", "list", "--json").stdout)
     assert not [tool for tool in listed if tool["name"].startswith(("skill__", "prompt__"))]
@@ -51,7 +51,7 @@ def test_without_any_nothing_is_there(desk: Desk) -> None:
 
 
 @pytest.mark.slow
-def test_what_the_terminal_finds_is_what_the_model_finds(desk: Desk) -> None:
+def test_what_the_terminal_finds_is_what_the_model_finds(desk: CliEnvironment) -> None:
     """Rows with category and access, a note and the categories when nothing fits, a limit that is kept."""
     [fits, weak] = json.loads(
         desk.run("tools", "search", "delete a file", "zzz", "--json", "--limit", "3").stdout

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from tests.cli.conftest import desk
-from tests.cli.desk import Desk, say
+from tests.cli.environment import CliEnvironment, say
 from tests.cli.terminal import leave, talking
 from tests.compaction.test_summaries import is_question
 from tests.kit import call, plan, provider_of, recorded, runtime, session
@@ -36,7 +36,7 @@ SUMMARY = {"text": "They spoke of tides.", "purpose": "gc"}
 
 
 @pytest.mark.parametrize("desk", ["process", "server"], indirect=True)
-def test_a_chat_shows_compacts_and_pins(desk: Desk) -> None:
+def test_a_chat_shows_compacts_and_pins(desk: CliEnvironment) -> None:
     """The context as bars, a compaction that frees, one that frees nothing, a pin that survives: at a terminal."""
     script = desk.script(say(LONG), say(LONG), SUMMARY, say("yes"))
     with talking(desk, *script) as child:
@@ -65,7 +65,7 @@ def test_a_chat_shows_compacts_and_pins(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("desk", ["process", "server"], indirect=True)
-def test_a_chat_compacts_during_a_turn(desk: Desk) -> None:
+def test_a_chat_compacts_during_a_turn(desk: CliEnvironment) -> None:
     """During a turn `/compact` says when it will happen; it happens between two calls to the model, or when the turn ends."""
     wait = {"calls": [{"name": "run", "arguments": {"command": "sleep 1.5"}}]}
     script = desk.script(say(LONG), wait, SUMMARY, say(LONG), wait, say(LONG), SUMMARY, say("yes"))
@@ -149,7 +149,7 @@ def test_a_compaction_waits_for_the_turn(tmp_path: Path) -> None:
     anyio.run(main)
 
 
-def test_a_stored_session_has_its_account(desk: Desk) -> None:
+def test_a_stored_session_has_its_account(desk: CliEnvironment) -> None:
     """`jaato context` prints bars within 80 columns, or JSON whose parts add up to the total that the provider counted."""
     usage = {"input_tokens": 5_000, "output_tokens": 1_234}
     done = desk.run("run", *desk.script(say(LONG, usage=usage)), "how high is the water")
@@ -177,7 +177,7 @@ def test_a_stored_session_has_its_account(desk: Desk) -> None:
 
 def test_without_a_session_it_says_how_to_get_one(tmp_path: Path) -> None:
     """No store, no session of this directory: an error, not an empty table."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     assert "There are no sessions yet" in desk.run("context").stderr
     desk.run("run", *desk.script(say("x")), "hello")
     other = desk.run("context", cwd=desk.home)

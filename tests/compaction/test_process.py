@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.cli.desk import Desk
+from tests.cli.environment import CliEnvironment
 
 from jaato.agent.compaction.summary import SUMMARY_HEAD
 
 
 def test_another_process_goes_on_after_a_summary(tmp_path: Path) -> None:
     """`JAATO_GC=gc_summarize`: the summary is in the exported log and in what the next process's model is sent."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     small = {"JAATO_GC": "gc_summarize", "JAATO_GC_THRESHOLD": "0.5"}
     long = {"text": "word " * 2000}
     summary = {"text": "They counted words.", "purpose": "gc"}
@@ -32,7 +32,7 @@ def test_another_process_goes_on_after_a_summary(tmp_path: Path) -> None:
 
 def test_a_strategy_that_is_not_there_leaves_no_session_behind(tmp_path: Path) -> None:
     """The names there are are told, and nothing was begun."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     done = desk.run("run", *desk.script({"text": "ok"}), "hello", environ={"JAATO_GC": "gc_lru"})
     assert done.returncode == 2
     for name in ("gc_truncate", "gc_summarize", "gc_hybrid"):

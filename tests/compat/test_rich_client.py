@@ -10,7 +10,7 @@ from typing import Any
 
 import pexpect
 import pytest
-from tests.cli.desk import TIMEOUT_S, Desk, say
+from tests.cli.environment import TIMEOUT_S, CliEnvironment, say
 from tests.cli.terminal import leave
 
 ROOT = Path(__file__).parents[2]
@@ -18,9 +18,9 @@ SCRIPT = [str(ROOT / "rich_client.py")]
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Desk]:
+def served(tmp_path: Path) -> Iterator[CliEnvironment]:
     """A desk with a server, whose settings name the model."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     script = desk.script(say("Good morning."), say("Still here."))
     desk.config.mkdir(parents=True)
     (desk.config / "config.toml").write_text(f'provider = "scripted"\nmodel = "{script[-1]}"\n')
@@ -28,7 +28,7 @@ def served(tmp_path: Path) -> Iterator[Desk]:
         yield desk
 
 
-def spawn(desk: Desk, start: list[str], cwd: Path) -> Any:
+def spawn(desk: CliEnvironment, start: list[str], cwd: Path) -> Any:
     """The client in a pseudo-terminal, in a directory."""
     socket = str(Path(desk.env["XDG_RUNTIME_DIR"]) / "jaato" / "jaato.sock")
     environ = desk.env | {
@@ -48,7 +48,7 @@ def spawn(desk: Desk, start: list[str], cwd: Path) -> Any:
 
 
 @pytest.mark.spec("S3", "Server-First Architecture", "S3.server.1")
-def test_the_printed_client_begins_a_session(served: Desk) -> None:
+def test_the_printed_client_begins_a_session(served: CliEnvironment) -> None:
     """At a server without sessions it starts one; later, in the same directory, it attaches to that one; in another directory
     it starts another one and joins no other project's, as `python -m rich_client` does."""
     with spawn(served, SCRIPT, served.work) as one:
@@ -74,7 +74,7 @@ def test_the_printed_client_begins_a_session(served: Desk) -> None:
     assert len(served.sessions()) == 1, "those of the workspace"
 
 
-def test_attaching_stays_in_the_directory(served: Desk) -> None:
+def test_attaching_stays_in_the_directory(served: CliEnvironment) -> None:
     """`jaato attach` without a name joins no session of another directory; it names what starts one."""
     other = served.root / "other"
     other.mkdir()

@@ -11,13 +11,13 @@ from urllib.request import Request, urlopen
 
 import pexpect
 import pytest
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 
 CORE = Path(f"{sys.prefix}-core") / "bin"
 LACKING = "pip install 'jaato[{}]'"
 
 
-class CoreDesk(Desk):
+class CoreDesk(CliEnvironment):
     """A user whose `jaato` has the core alone."""
 
     @property

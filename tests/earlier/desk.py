@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from tests.cli.desk import PYTHON, USAGE
+from tests.cli.environment import PYTHON, USAGE
 
 from jaato.settings import environment
 

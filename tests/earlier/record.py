@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pexpect
-from tests.cli.desk import call, say
+from tests.cli.environment import call, say
 from tests.earlier.desk import EarlierDesk
 
 LONG = "\n".join(f"line {number} of the long list" for number in range(3_000))

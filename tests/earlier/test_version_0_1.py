@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.desk import call, say
+from tests.cli.environment import call, say
 from tests.earlier.desk import HOME, EarlierDesk
 
 SOURCE = Path(__file__).parents[2] / "src"

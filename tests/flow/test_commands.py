@@ -14,7 +14,7 @@ from typing import Any
 import pexpect
 import pytest
 from tests.arp.serving import Shop, definition, shop, stalling
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 from tests.cli.terminal import talking
 
 PLAN = say(json.dumps({"steps": [{"tool": "echo", "purpose": "say it"}]}))
@@ -22,9 +22,9 @@ SCRIPT = (PLAN, call("echo", words="x"), call("echo", text="x"), say("It says x.
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path: Path) -> CliEnvironment:
     """One user's machine."""
-    return Desk(tmp_path)
+    return CliEnvironment(tmp_path)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def it() -> Iterator[Shop]:
         yield made
 
 
-def test_run_show_replay(desk: Desk, it: Shop) -> None:
+def test_run_show_replay(desk: CliEnvironment, it: Shop) -> None:
     """A flow tells its steps on stderr and its answer on stdout; its trace is shown, and plays again with the same words, without
     model and registry."""
     model = desk.script(*SCRIPT)
@@ -77,7 +77,7 @@ def test_run_show_replay(desk: Desk, it: Shop) -> None:
     assert (refused.returncode, "already" in refused.stderr) == (2, True)
 
 
-def test_what_is_asked_for_wrongly(desk: Desk, it: Shop) -> None:
+def test_what_is_asked_for_wrongly(desk: CliEnvironment, it: Shop) -> None:
     """What a command would leave undone is refused, and what is refused says what to do; nothing tells to remove what is no
     trace."""
     model = desk.script(*SCRIPT)
@@ -102,7 +102,7 @@ def test_what_is_asked_for_wrongly(desk: Desk, it: Shop) -> None:
     assert len(it.asked("POST")) == 1
 
 
-def test_how_it_ends(desk: Desk, it: Shop) -> None:
+def test_how_it_ends(desk: CliEnvironment, it: Shop) -> None:
     """Every ending has its exit code, and with --json is one document on stdout."""
     good = desk.script(*SCRIPT, name="good.json")
     bad = desk.script(PLAN, call("echo"), call("echo"), say("It cannot be."), name="bad.json")
@@ -138,7 +138,7 @@ def test_how_it_ends(desk: Desk, it: Shop) -> None:
     assert "jaato flow run" in helped
 
 
-def test_asked_at_the_terminal(desk: Desk, it: Shop) -> None:
+def test_asked_at_the_terminal(desk: CliEnvironment, it: Shop) -> None:
     """Somebody at a terminal is asked about the call, with its arguments; the session of the flow can be gone on with."""
     model = desk.script(*SCRIPT, say("I said x."))
     words = ("run", "Say x.", "--registry", it.url, "--name", "said", *model)
@@ -158,7 +158,7 @@ def test_asked_at_the_terminal(desk: Desk, it: Shop) -> None:
     assert "It says x." in desk.run("sessions", "show", "said").stdout
 
 
-def test_killed_and_interrupted(desk: Desk, it: Shop) -> None:
+def test_killed_and_interrupted(desk: CliEnvironment, it: Shop) -> None:
     """A flow that is killed in the middle of a call leaves a trace and a log up to there, which play and say so; one that is
     interrupted ends by itself."""
     it.lies["POST"] = stalling(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")

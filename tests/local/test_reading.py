@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import pexpect
 import pytest
-from tests.cli.desk import Desk
+from tests.cli.environment import CliEnvironment
 from tests.cli.terminal import talking
 from tests.local.test_provider import asked, chunks_of
 from tests.local.tools import READ
@@ -113,7 +113,7 @@ def test_reading_continues_where_it_was_stopped(small_model: Path, tmp_path: Pat
 
 def test_ctrl_c_stops_the_reading(small_model: Path, tmp_path: Path) -> None:
     """`jaato run` at a terminal shows the reading on one line, which Ctrl-C ends; the next one begins where it stopped."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     desk.env["JAATO_LOCAL_MODEL"] = str(small_model)
     reading = r"\r\x1b\[Kreading the prompt \[[#.]+\] +(\d+)% ([\d,]+) of [\d,]+ tokens"
     parts: list[int] = []

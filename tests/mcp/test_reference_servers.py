@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 from tests.mcp.node import node, program
 from tests.mcp.player import Machine
 
@@ -77,7 +77,7 @@ def test_memory(desk: Machine) -> None:
 def test_an_agent_uses_them(tmp_path: Path) -> None:
     """An agent finds a tool of a server nobody has started, activates it, and uses several servers
     in one turn; when it ends, so have they."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     configure(desk.home, desk.work)
     assert desk.run("mcp", "list", "--check").returncode == 0
     script = desk.script(

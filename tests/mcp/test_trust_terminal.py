@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from tests.cli.desk import Desk
+from tests.cli.environment import CliEnvironment
 
 
 @pytest.mark.parametrize(("typed", "code"), [("y", 0), ("n", 4), ("", 4), ("\x04", 4)])
 def test_the_answer_decides(tmp_path: Path, typed: str, code: int) -> None:
     """Only a yes trusts; no, an empty line and the end of input do not, and nothing steers the terminal."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     entry = {"command": "sh", "args": ["-c", "exit 0"], "env": {"COLOUR": "${TOKEN:-x}"}}
     (desk.work / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": entry}}))
     child = pexpect.spawn(

@@ -19,7 +19,7 @@ import pexpect
 import psutil
 from anyio.from_thread import start_blocking_portal
 from tests.acp.editor import editing
-from tests.cli import desk as user
+from tests.cli import environment as user
 from tests.cli.terminal import talking
 from tests.page import browser
 from tests.tui.tmux import pane
@@ -89,11 +89,11 @@ class Scene:
             words for words in (one.cmdline() for one in below) if "jaato.tools.processes" not in str(words)
         ]
 
-    def desk(self, name: str) -> user.Desk:
+    def desk(self, name: str) -> user.CliEnvironment:
         """The home of a user of this name, at work in the directory of the session."""
         place = self.root / name
         place.mkdir()
-        made = user.Desk(place)
+        made = user.CliEnvironment(place)
         made.work = self.work
         made.env |= {"USER": name, "XDG_RUNTIME_DIR": str(place)}
         return made

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 
 from jaato.plugins.permission import PermissionPlugin
 
@@ -18,7 +18,7 @@ MAKE = ("run", {"command": "touch made", "need": ["write"]})
 def test_the_denial_and_explain_name_file_and_command(tmp_path: Path) -> None:
     """In a run nobody can be asked: the denial and `explain` name the file that came with the workspace and the command,
     which makes the same call run; a change of the file brings both back. Without allow rules nothing is said."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     file = desk.work / ".jaato" / "permissions.json"
     file.parent.mkdir()
     file.write_text(json.dumps({"blacklist": {"patterns": ["rm *"]}}))

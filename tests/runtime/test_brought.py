@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.desk import Desk
+from tests.cli.environment import CliEnvironment
 
 from jaato.runtime.plugins import workspace as plugin_tree
 from jaato.runtime.plugins.memory_import import import_from_memory
@@ -38,9 +38,9 @@ class Notes(Plugin):
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path: Path) -> CliEnvironment:
     """A user in a workspace that brings a plugin, which leaves a mark when it runs."""
-    made = Desk(tmp_path)
+    made = CliEnvironment(tmp_path)
     folder = made.work / ".jaato" / "plugins" / "notes"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text(TEXT.format(mark=str(tmp_path / "mark")))
@@ -48,12 +48,12 @@ def desk(tmp_path: Path) -> Desk:
     return made
 
 
-def notes(desk: Desk) -> Path:
+def notes(desk: CliEnvironment) -> Path:
     """The plugin's directory."""
     return desk.work / ".jaato" / "plugins" / "notes"
 
 
-def test_it_is_shown_and_not_run(desk: Desk) -> None:
+def test_it_is_shown_and_not_run(desk: CliEnvironment) -> None:
     """`plugins list`, `tools list` and `doctor` name it, its path and hash; not a byte of it is executed."""
     rows = {row["name"]: row for row in json.loads(desk.run("plugins", "list", "--json").stdout)}
     assert rows["notes"]["standing"] == "untrusted"
@@ -69,7 +69,7 @@ def test_it_is_shown_and_not_run(desk: Desk) -> None:
     assert list(notes(desk).glob("**/*.pyc")) == []
 
 
-def test_once_trusted_it_runs_and_one_byte_later_it_does_not(desk: Desk) -> None:
+def test_once_trusted_it_runs_and_one_byte_later_it_does_not(desk: CliEnvironment) -> None:
     """Trusting shows the files and the hash and asks; a changed byte is told as such; untrust takes it back."""
     refused = desk.run("plugins", "trust", "notes")
     assert refused.returncode == 2
@@ -94,7 +94,7 @@ def test_once_trusted_it_runs_and_one_byte_later_it_does_not(desk: Desk) -> None
     assert "my_word" not in desk.run("tools", "list").stdout
 
 
-def test_what_was_hashed_is_what_runs(desk: Desk, tmp_path: Path) -> None:
+def test_what_was_hashed_is_what_runs(desk: CliEnvironment, tmp_path: Path) -> None:
     """Files that change between the check and the import change nothing: no file is opened again."""
     trust = Trust(tmp_path / "trust")
     (tree,) = read_workspace_plugins(desk.work)
@@ -108,7 +108,7 @@ def test_what_was_hashed_is_what_runs(desk: Desk, tmp_path: Path) -> None:
     assert module.__name__.startswith("jaato_plugin_notes_")
 
 
-def test_trust_is_for_one_place(desk: Desk, tmp_path: Path) -> None:
+def test_trust_is_for_one_place(desk: CliEnvironment, tmp_path: Path) -> None:
     """The same bytes in another workspace, or under another name, are strangers."""
     trust = Trust(tmp_path / "trust")
     (tree,) = read_workspace_plugins(desk.work)
@@ -216,7 +216,7 @@ def test_a_linked_directory_of_plugins_is_none(tmp_path: Path) -> None:
     assert read_workspace_plugins(tmp_path / "nowhere") == []
 
 
-def test_a_plugin_of_yours_and_a_built_in_one_come_first(desk: Desk) -> None:
+def test_a_plugin_of_yours_and_a_built_in_one_come_first(desk: CliEnvironment) -> None:
     """One of the workspace that has the name of another is left out, and told."""
     own = desk.config / "plugins"
     own.mkdir(parents=True)
@@ -231,7 +231,7 @@ def test_a_plugin_of_yours_and_a_built_in_one_come_first(desk: Desk) -> None:
     assert not (desk.root / "mark").exists()
 
 
-def test_a_switched_off_plugin_is_not_even_read(desk: Desk) -> None:
+def test_a_switched_off_plugin_is_not_even_read(desk: CliEnvironment) -> None:
     """`disabled_plugins` keeps a trusted plugin, and a built-in one, out."""
     assert desk.run("plugins", "trust", "notes", "--yes").returncode == 0
     off = {"JAATO_DISABLED_PLUGINS": "notes,clock"}

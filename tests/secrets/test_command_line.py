@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 from tests.providers.server import Answer, events, serve, stream
 from tests.secrets.canaries import ADDRESS, CORE, PASSWORD, SHAPES, VALUE, leaks
 
@@ -18,9 +18,9 @@ OWN = "serviCe" + "-4-key"
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path: Path) -> CliEnvironment:
     """One user's machine, with secrets."""
-    made = Desk(tmp_path)
+    made = CliEnvironment(tmp_path)
     made.env |= {
         "DEPLOY_TOKEN": VALUE,
         "DATABASE_URL": ADDRESS,
@@ -53,7 +53,7 @@ def called(name: str, **arguments: Any) -> Answer:
     )
 
 
-def test_no_secret_leaves_the_process(desk: Desk) -> None:
+def test_no_secret_leaves_the_process(desk: CliEnvironment) -> None:
     """Read, printed in a megabyte, said by both sides, in the events of `--output`, in an export and a transcript: the
     bodies the server receives, the streams of the process and every file of the state directory have none."""
     canaries = [VALUE, PASSWORD, SAVED, OWN, CORE]
@@ -97,7 +97,7 @@ def test_no_secret_leaves_the_process(desk: Desk) -> None:
 FLAGS = ["--yes", "--interface", "chat", "--output", "events", "--verbose"]
 
 
-def test_an_export_of_an_old_session_is_masked(desk: Desk) -> None:
+def test_an_export_of_an_old_session_is_masked(desk: CliEnvironment) -> None:
     """What was stored with `mask_secrets` off is masked where it leaves the store later; off means off."""
     script = desk.script(say(f"it is {VALUE}"))
     off = {"JAATO_MASK_SECRETS": "false"}
@@ -109,7 +109,7 @@ def test_an_export_of_an_old_session_is_masked(desk: Desk) -> None:
     assert VALUE in desk.run("sessions", "export", session, environ=off).stdout
 
 
-def test_a_strange_workspace_cannot_switch_it_off(desk: Desk) -> None:
+def test_a_strange_workspace_cannot_switch_it_off(desk: CliEnvironment) -> None:
     """An untrusted workspace's file may switch masking on, never off."""
     (desk.work / ".jaato").mkdir()
     (desk.work / ".jaato" / "config.toml").write_text("mask_secrets = false\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
-from tests.cli.desk import Desk
+from tests.cli.environment import CliEnvironment
 from tests.kit import call as step
 from tests.kit import say
 from tests.providers.server import serve
@@ -113,7 +113,7 @@ def configure(home: Path, config: Path, work: Path) -> None:
 def test_what_is_configured_leaves_nowhere(tmp_path: Path) -> None:
     """A model that prints every configured value, and calls with credentials in its arguments, is sent none of them again:
     they are in no request, no stream, no file of the state directory and no export; what is harmless is left alone."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     desk.env["NEUTRAL"] = NEUTRAL
     configure(Path(desk.env["HOME"]), desk.config, desk.work)
     (desk.work / "all.txt").write_text("\n".join([*CONFIGURED, "us-east-1 debug 8080 /var/cache/things"]))

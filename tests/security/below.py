@@ -8,14 +8,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 
 HARM = "touch harm"
 LOOSE = {"version": 1, "defaultPolicy": "allow", "whitelist": {"tools": ["run"], "patterns": ["*"], "arguments": {}}}  # fmt: skip
 JAATO = f"{sys.executable} -m jaato"
 
 
-def attacked(desk: Desk, attack: str, *flags: str, then: str = HARM) -> subprocess.CompletedProcess[bytes]:
+def attacked(
+    desk: CliEnvironment, attack: str, *flags: str, then: str = HARM
+) -> subprocess.CompletedProcess[bytes]:
     """A finished session of its own process: it runs `make test`, which is allowed and does this without a sandbox, and
     then another command, which is not allowed."""
     (desk.work / "attack.sh").write_text(f"cd {desk.work}\n{attack}\n")
@@ -28,17 +30,17 @@ def attacked(desk: Desk, attack: str, *flags: str, then: str = HARM) -> subproce
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def code(desk: Desk) -> int:
+def code(desk: CliEnvironment) -> int:
     """How the attack's last command ended."""
     return int((desk.work / "code").read_text())
 
 
-def output(desk: Desk) -> str:
+def output(desk: CliEnvironment) -> str:
     """What the attack printed."""
     return (desk.work / "out").read_text()
 
 
-def harmed(desk: Desk) -> bool:
+def harmed(desk: CliEnvironment) -> bool:
     """Whether the command ran that nothing allows."""
     return (desk.work / "harm").exists()
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.desk import Desk
+from tests.cli.environment import CliEnvironment
 from tests.security.below import HARM, JAATO, LOOSE, attacked, code, harmed, output, written
 
 ESCAPES = {
@@ -25,16 +25,16 @@ ESCAPES = {
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def desk(tmp_path: Path) -> Iterator[CliEnvironment]:
     """A user's machine whose server, if one is begun, has a short path."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     with tempfile.TemporaryDirectory(prefix="jaato-") as runtime:
         desk.env["XDG_RUNTIME_DIR"] = runtime
         yield desk
 
 
 @pytest.fixture
-def served(desk: Desk) -> Iterator[Desk]:
+def served(desk: CliEnvironment) -> Iterator[CliEnvironment]:
     """The same with a server."""
     assert desk.run("serve", "--daemon").returncode == 0
     try:
@@ -43,7 +43,7 @@ def served(desk: Desk) -> Iterator[Desk]:
         desk.run("serve", "--stop")
 
 
-def trusting(desk: Desk) -> str:
+def trusting(desk: CliEnvironment) -> str:
     """Shell that makes the workspace's rules allow everything, and notes in the user's state that they are trusted."""
     rules = desk.work / ".jaato" / "permissions.json"
     digest = hashlib.sha256(json.dumps(LOOSE).encode() + b"\n").hexdigest()
@@ -52,7 +52,9 @@ def trusting(desk: Desk) -> str:
 
 
 @pytest.mark.parametrize("where", ["--no-daemon", "--connect"])
-def test_a_command_that_trusts_its_own_rules_does_not_loosen_its_session(served: Desk, where: str) -> None:
+def test_a_command_that_trusts_its_own_rules_does_not_loosen_its_session(
+    served: CliEnvironment, where: str
+) -> None:
     """`make test` writes rules and the user's trust in them: the next command of its session, here or in a server, is
     not allowed by them; those of a new session are, for this user wrote no other."""
     flags = (
@@ -66,7 +68,7 @@ def test_a_command_that_trusts_its_own_rules_does_not_loosen_its_session(served:
 
 
 @pytest.mark.parametrize("escape", ESCAPES)
-def test_trust_given_below_a_call_is_refused(desk: Desk, escape: str) -> None:
+def test_trust_given_below_a_call_is_refused(desk: CliEnvironment, escape: str) -> None:
     """`jaato permissions trust` within a command exits with 4, says what to do, and writes no trust."""
     command = ESCAPES[escape].replace("{command}", f"{JAATO} permissions trust")
     attacked(desk, f"{written(desk.work / '.jaato' / 'permissions.json', LOOSE)}\n{command}")
@@ -101,7 +103,9 @@ def test_trust_given_below_a_call_is_refused(desk: Desk, escape: str) -> None:
         "logout openai",
     ],
 )
-def test_commands_that_write_settings_or_keys_are_refused_below_a_call(desk: Desk, command: str) -> None:
+def test_commands_that_write_settings_or_keys_are_refused_below_a_call(
+    desk: CliEnvironment, command: str
+) -> None:
     """Each exits with 4 below a call, whatever is there, and does its work elsewhere."""
     (desk.work / ".jaato").mkdir()
     (desk.work / ".jaato" / "config.toml").write_text("max_turns = 3\n")
@@ -113,7 +117,7 @@ def test_commands_that_write_settings_or_keys_are_refused_below_a_call(desk: Des
     assert "below a call" not in outside.stderr
 
 
-def test_an_answer_given_below_a_call_does_not_outlive_it(desk: Desk) -> None:
+def test_an_answer_given_below_a_call_does_not_outlive_it(desk: CliEnvironment) -> None:
     """A command starts an agent of its own and answers its question with `always`: neither rule nor trust is written."""
     nested = desk.script(
         {"calls": [{"name": "run", "arguments": {"command": HARM, "need": ["write"]}}]},
@@ -133,7 +137,7 @@ def test_an_answer_given_below_a_call_does_not_outlive_it(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("escape", ESCAPES)
-def test_a_client_below_a_call_is_not_let_in_by_the_server(served: Desk, escape: str) -> None:
+def test_a_client_below_a_call_is_not_let_in_by_the_server(served: CliEnvironment, escape: str) -> None:
     """A command that comes to the user's server, to have it run what nothing allows, is refused with the reason."""
     script = served.script(
         {"calls": [{"name": "run", "arguments": {"command": HARM}}]}, {"text": "x"}, name="nested.json"
@@ -151,7 +155,7 @@ def test_a_client_below_a_call_is_not_let_in_by_the_server(served: Desk, escape:
     assert harmed(served)
 
 
-def test_an_agent_that_a_command_starts_works_without_the_server(served: Desk) -> None:
+def test_an_agent_that_a_command_starts_works_without_the_server(served: CliEnvironment) -> None:
     """Where a server would be used, an agent within a command works in its own process: what it may, it does."""
     script = served.script({"text": "worked"}, name="nested.json")
     attacked(served, f"{JAATO} run {' '.join(script)} go", "--no-daemon")

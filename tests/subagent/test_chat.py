@@ -10,7 +10,7 @@ from pathlib import Path
 import pexpect
 import pytest
 from tests.cli.conftest import desk as desk_fixture
-from tests.cli.desk import Desk, say
+from tests.cli.environment import CliEnvironment, say
 from tests.cli.terminal import talking
 from tests.subagent.test_output import DELEGATE, call
 
@@ -18,7 +18,7 @@ desk = desk_fixture
 
 
 @pytest.mark.parametrize("toolkit", [True, False])
-def test_a_subagent_in_the_background_asks_at_the_prompt(desk: Desk, toolkit: bool) -> None:
+def test_a_subagent_in_the_background_asks_at_the_prompt(desk: CliEnvironment, toolkit: bool) -> None:
     """The turn is over and the user is at the prompt; the subagent's question stands there with its name, the next line
     answers it, and the one after is a message again."""
     script = desk.script(
@@ -47,7 +47,7 @@ def test_a_subagent_in_the_background_asks_at_the_prompt(desk: Desk, toolkit: bo
     assert (desk.work / "made").exists()
 
 
-def test_ctrl_c_at_the_prompt_stops_those_in_the_background(desk: Desk) -> None:
+def test_ctrl_c_at_the_prompt_stops_those_in_the_background(desk: CliEnvironment) -> None:
     """What they started ends with them; the chat goes on."""
     script = desk.script(
         call("get_tool_schemas", **DELEGATE),
@@ -74,7 +74,9 @@ def test_ctrl_c_at_the_prompt_stops_those_in_the_background(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("background", [True, False])
-def test_a_signal_ends_a_run_with_all_its_subagents(desk: Desk, background: bool, tmp_path: Path) -> None:
+def test_a_signal_ends_a_run_with_all_its_subagents(
+    desk: CliEnvironment, background: bool, tmp_path: Path
+) -> None:
     """SIGINT while a subagent's command runs: the command is gone, the exit code says interrupted, the record is whole."""
     steps = [
         call("get_tool_schemas", **DELEGATE),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import desk as desk_fixture
-from tests.cli.desk import USAGE, Desk, say
+from tests.cli.environment import USAGE, CliEnvironment, say
 
 desk = desk_fixture
 DELEGATE = {"names": ["delegate"]}
@@ -19,7 +19,7 @@ def call(tool: str, /, **arguments: Any) -> dict[str, Any]:
     return {"calls": [{"name": tool, "arguments": arguments}], "usage": USAGE}
 
 
-def test_the_words_of_a_subagent_are_not_the_answer(desk: Desk) -> None:
+def test_the_words_of_a_subagent_are_not_the_answer(desk: CliEnvironment) -> None:
     """stdout has the answer alone; what the subagent says and does stands on stderr with its name in front; the closing
     line counts the tokens of both."""
     (desk.work / "a.txt").write_text("hello\n")
@@ -47,7 +47,7 @@ def test_the_words_of_a_subagent_are_not_the_answer(desk: Desk) -> None:
     assert "3 calls" in lines[-1]
 
 
-def test_the_report_counts_all_agents(desk: Desk) -> None:
+def test_the_report_counts_all_agents(desk: CliEnvironment) -> None:
     """With --output json usage and calls are those of the whole tree, and a denial names the subagent."""
     made = desk.run(
         "run",
@@ -73,7 +73,7 @@ def test_the_report_counts_all_agents(desk: Desk) -> None:
     assert not (desk.work / "made").exists()
 
 
-def test_events_carry_the_agent(desk: Desk) -> None:
+def test_events_carry_the_agent(desk: CliEnvironment) -> None:
     """With --output events every line says whose it is."""
     made = desk.run(
         "run",
@@ -97,7 +97,7 @@ def test_events_carry_the_agent(desk: Desk) -> None:
     assert {"agent.output", "message.model", "turn.completed", "agent.completed"} <= set(own)
 
 
-def test_a_run_ends_when_its_subagents_have(desk: Desk) -> None:
+def test_a_run_ends_when_its_subagents_have(desk: CliEnvironment) -> None:
     """Work begun in the background is not thrown away with the process: the agent hears of it and has the last word."""
     made = desk.run(
         "run",
@@ -114,7 +114,7 @@ def test_a_run_ends_when_its_subagents_have(desk: Desk) -> None:
     assert made.stdout.splitlines()[-1] == "found."
 
 
-def test_a_stored_session_shows_its_subagents_apart(desk: Desk) -> None:
+def test_a_stored_session_shows_its_subagents_apart(desk: CliEnvironment) -> None:
     """`jaato sessions show` puts their name in front of their lines; the list counts the agent's turns alone."""
     desk.run(
         "run",
@@ -134,7 +134,7 @@ def test_a_stored_session_shows_its_subagents_apart(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 2])
-def test_a_recorded_session_with_subagents_plays_again(desk: Desk, depth: int) -> None:
+def test_a_recorded_session_with_subagents_plays_again(desk: CliEnvironment, depth: int) -> None:
     """--provider scripted plays a stored session with its delegations, word for word."""
     inner = [
         call("get_tool_schemas", **DELEGATE),
@@ -155,7 +155,7 @@ def test_a_recorded_session_with_subagents_plays_again(desk: Desk, depth: int) -
     assert (again.returncode, again.stdout) == (0, "done\n")
 
 
-def test_what_is_secret_stays_out_of_all_that_subagents_say(desk: Desk, tmp_path: Path) -> None:
+def test_what_is_secret_stays_out_of_all_that_subagents_say(desk: CliEnvironment, tmp_path: Path) -> None:
     """Task, words, shared values and results are masked on the screen and in the log, as everywhere."""
     secret = "sk-" + "a1B2c3D4" * 5
     made = desk.run(

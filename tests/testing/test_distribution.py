@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 from tests.docs.forks import Forks, forking
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "jaato-tide"
@@ -42,7 +42,7 @@ def forks() -> Iterator[Forks]:
         yield made
 
 
-class User(Desk):
+class User(CliEnvironment):
     """A user whose `jaato` is forked from a process that has loaded it, and finds what is installed by itself."""
 
     def __init__(self, root: Path, forks: Forks) -> None:
@@ -64,7 +64,7 @@ def desk(tmp_path: Path, installed: Path, forks: Forks) -> User:
 
 @pytest.mark.spec("C3", "PluginRegistry and plugins")
 @pytest.mark.spec("S3", "GC Plugins (Separate System)")
-def test_a_real_process_uses_all_that_it_adds(desk: Desk) -> None:
+def test_a_real_process_uses_all_that_it_adds(desk: CliEnvironment) -> None:
     """Its tool runs, its enrichment reaches the model, its strategy makes room, its command is known."""
     (desk.work / "tides.json").write_text(json.dumps({"Husum": 3.5}))
     (desk.work / "big.txt").write_text("water " * 2_000)
@@ -93,14 +93,14 @@ def test_a_real_process_uses_all_that_it_adds(desk: Desk) -> None:
     assert made[0]["tokens_after"] < made[0]["tokens_before"]
 
 
-def test_its_command_is_typed_by_the_user(desk: Desk) -> None:
+def test_its_command_is_typed_by_the_user(desk: CliEnvironment) -> None:
     """In a chat, /tides shows what is recorded."""
     (desk.work / "tides.json").write_text(json.dumps({"Husum": 3.5}))
     done = desk.run("chat", *desk.script(say("yes")), stdin="/tides\n/exit\n")
     assert "Husum: 3.5 h" in done.stdout + done.stderr
 
 
-def test_it_is_listed_checked_and_switched_off(desk: Desk) -> None:
+def test_it_is_listed_checked_and_switched_off(desk: CliEnvironment) -> None:
     """`jaato plugins` names its package, `check` passes, `disabled_plugins` keeps it out."""
     rows = {row["name"]: row for row in json.loads(desk.run("plugins", "list", "--json").stdout)}
     assert (rows["tide"]["standing"], rows["tide"]["source"]) == ("on", "package jaato-tide")

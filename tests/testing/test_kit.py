@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.broken_plugins.plugins import AT_IMPORT, DECLARED, IN_THE_MAKING
-from tests.cli.desk import Desk
+from tests.cli.environment import CliEnvironment
 from tests.compaction.test_room import Strategy
 from tests.spec.documented import Documented, Enriching
 
@@ -196,7 +196,7 @@ def test_a_strategy_is_held_against_its_rules(strategy: Strategy, rule: str) -> 
 
 def test_the_terminal_says_the_same(tmp_path: Path) -> None:
     """`jaato plugins check FILE` ends with 1 and names the rules; --json gives them to programs."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     (desk.work / "mine.py").write_text(
         "from jaato import Plugin, tool\nclass Mine(Plugin):\n    name = 'mine'\n"
         "    @tool(access='read')\n    def x(self) -> str: return 'x'\n"

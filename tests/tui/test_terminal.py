@@ -16,14 +16,14 @@ from typing import Any
 import pexpect
 import psutil
 import pytest
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 60
 
 
 @contextmanager
-def terminal(desk: Desk, *command: str, **environ: str) -> Iterator[Any]:
+def terminal(desk: CliEnvironment, *command: str, **environ: str) -> Iterator[Any]:
     """A program in a pseudo-terminal of 80 by 24."""
     env = {**desk.env, "TERM": "xterm-256color", **environ}
     child = pexpect.spawn(
@@ -41,9 +41,9 @@ def terminal(desk: Desk, *command: str, **environ: str) -> Iterator[Any]:
         child.close(force=True)
 
 
-def desk_with_runtime(tmp_path: Path) -> Desk:
+def desk_with_runtime(tmp_path: Path) -> CliEnvironment:
     """A desk whose server has its socket in a directory of its own."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     runtime = tmp_path / "run"
     runtime.mkdir(mode=0o700)
     desk.env["XDG_RUNTIME_DIR"] = str(runtime)
@@ -88,7 +88,7 @@ def test_without_a_command_it_starts_a_server_and_opens(tmp_path: Path) -> None:
 
 def test_it_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
     """kill -9 in mid-turn: the client reconnects, says what was interrupted, and goes on."""
-    with Desk(tmp_path).serving() as desk:
+    with CliEnvironment(tmp_path).serving() as desk:
         script = desk.script(call("run", command="touch begun; sleep 100"), say("Gone on."), say("Second."))
         with terminal(desk, *desk.command, "tui", *script, "--yes") as child:
             child.expect("ready")
@@ -108,7 +108,7 @@ def test_it_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
 @pytest.mark.spec("S3", "Server-First Architecture", "S3.server.11")
 def test_a_turn_continues_after_leaving_and_is_joined_again(tmp_path: Path) -> None:
     """Leaving in mid-turn lets the turn go on; the documented client joins it, and answers."""
-    with Desk(tmp_path).serving() as desk:
+    with CliEnvironment(tmp_path).serving() as desk:
         command = "touch begun; until [ -e go ]; do sleep 0.05; done"
         script = desk.script(call("run", command=command), say("All over."))
         with terminal(desk, *desk.command, "tui", *script, "--yes") as child:
@@ -131,7 +131,7 @@ def test_a_turn_continues_after_leaving_and_is_joined_again(tmp_path: Path) -> N
 @pytest.mark.parametrize("how", ["option", "variable"])
 def test_screen_readers_get_plain_lines(tmp_path: Path, how: str) -> None:
     """`--accessible` and ACCESSIBLE=1: the line client, nothing that moves the cursor or colours."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     words = ["--accessible"] if how == "option" else []
     environ = {} if how == "option" else {"ACCESSIBLE": "1"}
     script = desk.script(say("Hello."))
@@ -148,7 +148,7 @@ def test_screen_readers_get_plain_lines(tmp_path: Path, how: str) -> None:
 
 def test_it_says_what_is_missing(tmp_path: Path) -> None:
     """A server that is not there, and a session that does not exist: a message and an exit code, the terminal as it was."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     with terminal(desk, *desk.command, "tui", "--connect", str(tmp_path / "none.sock")) as child:
         child.expect(pexpect.EOF)
         child.close()
@@ -165,7 +165,7 @@ def test_it_says_what_is_missing(tmp_path: Path) -> None:
 
 def test_without_colours_there_are_none(tmp_path: Path) -> None:
     """NO_COLOR: bold, reverse and the like, no colour of text or background."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     script = desk.script(say("# Words\n\n```python\nx = 1\n```"))
     written = io.StringIO()
     with terminal(desk, *desk.command, "tui", "--no-daemon", *script, NO_COLOR="1") as child:
@@ -182,7 +182,7 @@ def test_without_colours_there_are_none(tmp_path: Path) -> None:
 
 def test_a_signal_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
     """SIGTERM: the screen is restored, and the program ends."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     with terminal(desk, *desk.command, "tui", "--no-daemon", *desk.script(say("x"))) as child:
         child.expect("ready")
         child.kill(signal.SIGTERM)
@@ -206,7 +206,7 @@ sys.exit(main(sys.argv[1:]))
 
 def test_a_fault_leaves_the_terminal_and_the_draft_as_they_were(tmp_path: Path) -> None:
     """An exception in a handler: the screen is restored, the traceback shows no values, the draft is kept."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     words = ["tui", "--no-daemon", *desk.script(say("x"))]
     with terminal(desk, sys.executable, "-c", CRASH, *words) as child:
         child.expect("ready")
@@ -227,7 +227,7 @@ def test_a_fault_leaves_the_terminal_and_the_draft_as_they_were(tmp_path: Path) 
 
 def test_a_closed_terminal_leaves_no_process(tmp_path: Path) -> None:
     """The terminal is closed while a tool runs in the client's own process: both end."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     script = desk.script(call("run", command="touch begun; sleep 987"), say("x"))
     with terminal(desk, *desk.command, "tui", "--no-daemon", *script, "--yes") as child:
         child.expect("ready")
@@ -244,7 +244,7 @@ def test_a_closed_terminal_leaves_no_process(tmp_path: Path) -> None:
 
 def test_it_is_suspended_and_drawn_again(tmp_path: Path) -> None:
     """Stopped, the screen is the shell's; continued, all of it is drawn again."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     with terminal(desk, *desk.command, "tui", "--no-daemon", *desk.script(say("x"))) as child:
         child.expect("ready")
         child.kill(signal.SIGTSTP)
@@ -258,7 +258,7 @@ def test_it_is_suspended_and_drawn_again(tmp_path: Path) -> None:
 
 def test_without_a_provider_it_says_what_to_do(tmp_path: Path) -> None:
     """An option alone is one of the full-screen client; a download that is refused ends it with what else can be done."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     for name in [name for name in desk.env if name.endswith("_API_KEY") or name == "JAATO_PROVIDER"]:
         del desk.env[name]
     with terminal(desk, sys.executable, "-m", "jaato", "--no-daemon") as child:
@@ -302,7 +302,7 @@ def test_a_message_starts_the_server_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("environ", [{"TERM": "dumb"}, {"PYTHONIOENCODING": "latin-1"}])
 def test_a_terminal_that_cannot_show_it_gets_plain_lines(tmp_path: Path, environ: dict[str, str]) -> None:
     """A message says why, and nothing is drawn."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     with terminal(desk, *desk.command, "tui", "--no-daemon", *desk.script(say("Hello.")), **environ) as child:
         child.expect("Plain lines are used")
         child.expect("Ctrl-D leaves")
@@ -313,7 +313,7 @@ def test_a_terminal_that_cannot_show_it_gets_plain_lines(tmp_path: Path, environ
 
 def test_nothing_is_written_at_rest(tmp_path: Path) -> None:
     """No cursor blinks and no spinner turns: a client that waits for a message costs nothing."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     with terminal(desk, *desk.command, "tui", "--no-daemon", *desk.script(say("x"))) as child:
         child.expect("ready")
         assert any(child.expect([pexpect.TIMEOUT, ".+"], timeout=2) == 0 for _ in range(20))

@@ -9,13 +9,13 @@ from typing import Any
 import pexpect
 import pytest
 from tests.cli.conftest import desk as desk_fixture
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 from tests.cli.terminal import talking
 
 desk = desk_fixture
 
 
-def flags(desk: Desk, count: int = 12) -> list[str]:
+def flags(desk: CliEnvironment, count: int = 12) -> list[str]:
     """A priced model that makes so many calls of 1,020 tokens each."""
     steps = [call("list_tools", query=str(number)) for number in range(count)]
     path = desk.root / "budget.json"
@@ -23,7 +23,7 @@ def flags(desk: Desk, count: int = 12) -> list[str]:
     return ["--provider", "scripted", "--model", str(path)]
 
 
-def document(desk: Desk, *args: str, prompt: str = "go") -> tuple[int, dict[str, Any]]:
+def document(desk: CliEnvironment, *args: str, prompt: str = "go") -> tuple[int, dict[str, Any]]:
     """The exit code and the document of a run."""
     made = desk.run("run", "--output", "json", *args, prompt)
     found: dict[str, Any] = json.loads(made.stdout)
@@ -32,7 +32,7 @@ def document(desk: Desk, *args: str, prompt: str = "go") -> tuple[int, dict[str,
 
 @pytest.mark.parametrize("served", [False, True])
 @pytest.mark.parametrize("budget", ["8k tokens", "$0.02", "8k tokens, $5, 10m per session"])
-def test_a_run_stops_with_5_and_goes_on_with_more(desk: Desk, served: bool, budget: str) -> None:
+def test_a_run_stops_with_5_and_goes_on_with_more(desk: CliEnvironment, served: bool, budget: str) -> None:
     """Nobody to ask: exit code 5 before the next call, and `--budget more` continues the session."""
     with desk.serving() if served else nullcontext():
         code, found = document(desk, *flags(desk), "--budget", budget)
@@ -46,7 +46,7 @@ def test_a_run_stops_with_5_and_goes_on_with_more(desk: Desk, served: bool, budg
         assert again["model_calls"] + found["model_calls"] == 13
 
 
-def test_settings_flags_and_what_is_wrong(desk: Desk) -> None:
+def test_settings_flags_and_what_is_wrong(desk: CliEnvironment) -> None:
     """A setting holds for every session, a flag before it; an untrusted workspace can only lower a limit."""
     desk.config.mkdir(parents=True)
     (desk.config / "config.toml").write_text("budget_turn_tokens = 3000\n")
@@ -67,7 +67,7 @@ def test_settings_flags_and_what_is_wrong(desk: Desk) -> None:
     assert desk.run("run", *flags(desk), "go").returncode == 2
 
 
-def test_money_for_a_model_without_a_price_is_refused(desk: Desk) -> None:
+def test_money_for_a_model_without_a_price_is_refused(desk: CliEnvironment) -> None:
     """Before anything begins, with what to do instead; no session is left behind."""
     made = desk.run("run", *desk.script(say("hi")), "--budget", "$2", "go")
     assert made.returncode == 2
@@ -77,7 +77,7 @@ def test_money_for_a_model_without_a_price_is_refused(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("served", [False, True])
-def test_the_question_in_the_terminal(desk: Desk, served: bool) -> None:
+def test_the_question_in_the_terminal(desk: CliEnvironment, served: bool) -> None:
     """The chat asks; a number chooses, and the turn goes on or ends."""
     with (
         desk.serving() if served else nullcontext(),
@@ -104,7 +104,9 @@ def test_the_question_in_the_terminal(desk: Desk, served: bool) -> None:
         ("$0.02 per turn", ["2"], "is used up"),
     ],
 )
-def test_amounts_are_typed_at_the_terminal(desk: Desk, budget: str, lines: list[str], ends: str) -> None:
+def test_amounts_are_typed_at_the_terminal(
+    desk: CliEnvironment, budget: str, lines: list[str], ends: str
+) -> None:
     """A number without a unit is taken in that of the budget, one of the list as its choice; anything else is asked again
     with what was wrong."""
     with talking(desk, *flags(desk), "--budget", budget) as child:
@@ -122,7 +124,7 @@ def test_amounts_are_typed_at_the_terminal(desk: Desk, budget: str, lines: list[
 
 
 @pytest.mark.parametrize("served", [False, True])
-def test_a_run_that_repeats_itself_stops_with_5(desk: Desk, served: bool) -> None:
+def test_a_run_that_repeats_itself_stops_with_5(desk: CliEnvironment, served: bool) -> None:
     """The model is told first; with no one to ask the turn ends. The setting turns it off."""
     script = [call("list_tools", query="tea") for _ in range(12)]
     with desk.serving() if served else nullcontext():
@@ -137,7 +139,7 @@ def test_a_run_that_repeats_itself_stops_with_5(desk: Desk, served: bool) -> Non
 
 
 @pytest.mark.parametrize("served", [False, True])
-def test_what_to_do_instead_is_typed_at_the_terminal(desk: Desk, served: bool) -> None:
+def test_what_to_do_instead_is_typed_at_the_terminal(desk: CliEnvironment, served: bool) -> None:
     """The answer reaches the agent as a message of the user, and the turn goes on."""
     script = [*[call("list_tools", query="tea") for _ in range(10)], say("Coffee it is.")]
     with desk.serving() if served else nullcontext(), talking(desk, *desk.script(*script)) as child:

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 from tests.cli.conftest import desk as desk_fixture
-from tests.cli.desk import Desk, call
+from tests.cli.environment import CliEnvironment, call
 from tests.kit import plan, reopened, runtime, say, session
 from tests.usage.test_budgets import limits, look, turns
 
@@ -216,7 +216,7 @@ def test_sessions_at_the_same_time_do_not_pass_the_day_together(tmp_path: Path, 
     anyio.run(main)
 
 
-def test_processes_at_the_same_time_do_not_pass_the_day_together(desk: Desk) -> None:
+def test_processes_at_the_same_time_do_not_pass_the_day_together(desk: CliEnvironment) -> None:
     """Four programs with the same store."""
     steps = [call("list_tools", query=str(number)) for number in range(12)]
     path = desk.root / "day.json"

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.cli.conftest import desk as desk_fixture
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 from tests.cli.terminal import talking
 from tests.kit import say as speak
 from tests.kit import session
@@ -265,7 +265,7 @@ def test_memory_does_not_grow_with_the_history(tmp_path: Path) -> None:
 PRICED = {"price_input": 2.0, "price_cached_input": 0.5, "price_output": 10.0}
 
 
-def priced(desk: Desk, *steps: dict[str, Any], name: str = "priced.json") -> list[str]:
+def priced(desk: CliEnvironment, *steps: dict[str, Any], name: str = "priced.json") -> list[str]:
     """Flags for a model with prices that says these steps."""
     path = desk.root / name
     path.write_text(json.dumps({"steps": list(steps), **PRICED}))
@@ -283,7 +283,7 @@ def delegation() -> list[dict[str, Any]]:
     ]
 
 
-def test_the_table_of_a_day(desk: Desk) -> None:
+def test_the_table_of_a_day(desk: CliEnvironment) -> None:
     """A run with a subagent: its tokens and price by day and model, by agent, by tool, and as JSON."""
     (desk.work / "a.txt").write_text("hello\n")
     done = desk.run("run", *priced(desk, *delegation()), "go")
@@ -305,7 +305,7 @@ def test_the_table_of_a_day(desk: Desk) -> None:
     assert {one["tool"] for one in tools["rows"]} == {"(model)", "get_tool_schemas", "delegate", "readFile"}
 
 
-def test_times_groups_and_sessions_that_do_not_exist(desk: Desk) -> None:
+def test_times_groups_and_sessions_that_do_not_exist(desk: CliEnvironment) -> None:
     """Bad arguments say what is possible; an empty store is no error."""
     empty = desk.run("usage")
     assert (empty.returncode, empty.stdout) == (0, "")
@@ -325,7 +325,7 @@ def test_times_groups_and_sessions_that_do_not_exist(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("served", [False, True])
-def test_usage_in_the_terminal(desk: Desk, served: bool) -> None:
+def test_usage_in_the_terminal(desk: CliEnvironment, served: bool) -> None:
     """`/usage` shows the session with its subagents, wherever it runs."""
     (desk.work / "a.txt").write_text("hello\n")
     with desk.serving() if served else nullcontext(), talking(desk, *priced(desk, *delegation())) as child:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.cli.desk import Desk, call, say
+from tests.cli.environment import CliEnvironment, call, say
 
 
 @pytest.mark.spec("S4", "11. Waypoints with Shared Ownership", "S4.waypoints.4")
 def test_the_command_in_a_chat(tmp_path: Path) -> None:
     """/help names it, a waypoint made by hand is shown, and a later chat of the same session goes back to it."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     (desk.work / "a.txt").write_text("mine\n")
     script = desk.script(
         call("get_tool_schemas", names=["updateFile"]),

@@ -1,4 +1,4 @@
-"""A machine of its own for the command line: home, workspace and scripts below one directory, real processes."""
+"""An isolated environment for the command line: home, workspace and scripts below one directory, real processes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
     return {"calls": [{"name": name, "arguments": arguments}], "usage": USAGE}
 
 
-class Desk:
+class CliEnvironment:
     """One user's machine; `run` starts `jaato`, `script` writes what the scripted model says."""
 
     def __init__(self, root: Path) -> None:
@@ -126,7 +126,7 @@ class Desk:
         return made
 
     @contextmanager
-    def serving(self) -> Iterator[Desk]:
+    def serving(self) -> Iterator[CliEnvironment]:
         """A server at the usual place, whose path is short, while the body runs; it has a log as `--daemon` gives it one."""
         with tempfile.TemporaryDirectory(prefix="jaato-") as runtime:
             self.env["XDG_RUNTIME_DIR"] = runtime
