@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from tests.cli.environment import CliEnvironment, say
+from tests.cli.environment import CliEnvironment, call, say
 from tests.sandbox.users import OTHER, as_another_user, ground
 
 
@@ -140,6 +140,20 @@ def test_a_store_that_cannot_be_used(desk: CliEnvironment) -> None:
     made = desk.run("doctor")
     assert made.returncode == 1
     assert "fail  sessions" in made.stdout
+
+
+def test_many_damaged_events_are_counted(desk: CliEnvironment) -> None:
+    """A session with damaged events is resumed; five of them are named, the others counted."""
+    desk.run(
+        "run", *desk.script(*[call("get_tool_schemas", names=["run"])] * 4, say("x")), "--name", "worn", "x"
+    )
+    with sqlite3.connect(desk.state / "jaato.db") as store:
+        store.execute("UPDATE event SET data = x'7b' WHERE position & 65535 BETWEEN 6 AND 13")
+    store.close()
+    made = desk.run("run", "--session", "worn", *desk.script(*[say("again")] * 6, name="again.json"), "y")
+    assert made.returncode == 0, made.stderr
+    assert made.stderr.count("of this session is damaged: it cannot be read") == 5
+    assert "3 more events of this session are damaged" in made.stderr
 
 
 def test_a_state_directory_that_cannot_be_written(open_desk: CliEnvironment) -> None:

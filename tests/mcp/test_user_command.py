@@ -131,7 +131,7 @@ def test_switching_a_workspaces_server_on_gives_no_trust(tmp_path: Path) -> None
             assert "trust" not in await typed("enable ours")
             assert configured(tmp_path).trusts(configured(tmp_path).sources["ours"])
             done = await typed("enable off")
-            assert done.endswith("These need trust in the changed entry: `jaato mcp trust off`.")
+            assert done.endswith("New sessions need trust in the changed entry: `jaato mcp trust off`.")
             assert not configured(tmp_path).trusts(configured(tmp_path).sources["off"])
             assert json.loads(file.read_text())["note"] == "kept"
             file.write_text("{}")

@@ -13,6 +13,8 @@ import pytest
 from tests.security.auth_server import Keep, Line, awaited, descriptors, status
 
 from jaato.client.websocket import BINARY, CLOSE, CONTINUATION, PING, TEXT, Closed, frame
+from jaato.protocol.codec import encode
+from jaato.server.sessions.client_connection import invalid_frame_reply
 
 HELLO = b'{"type":"hello","protocol":1}'
 MOST_KB = 200_000
@@ -143,6 +145,12 @@ def test_an_invalid_frame_is_answered_under_its_id(keep: Keep, message: bytes, i
             )
         assert len(json.dumps(said)) < 2_000
         assert "result" in line.command("session.list")
+
+
+def test_a_frame_in_memory_that_is_no_unicode_is_answered() -> None:
+    """A client in the same process can send what no wire carries; the reply can be encoded."""
+    reply = invalid_frame_reply('{"id":"\udc80"', 3, "no Unicode")
+    assert b'"frame":3' in encode(reply)
 
 
 def test_fields_of_the_future_are_passed_over(keep: Keep) -> None:

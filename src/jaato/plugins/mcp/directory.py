@@ -265,7 +265,7 @@ class Directory(SourceDirectory[ServerConfig]):
         self.sources[name] = msgspec.structs.replace(config, disabled=disabled)
         done = f"The MCP server {name!r} is switched {'off' if disabled else 'on'} in {path}, here and in new sessions."
         if not disabled and not self.trusts(written[0]):
-            return f"{done} These need trust in the changed entry: `jaato mcp trust {name}`."
+            return f"{done} New sessions need trust in the changed entry: `jaato mcp trust {name}`."
         return done
 
     def needs_login(self, config: ServerConfig) -> bool:

@@ -37,6 +37,7 @@ from jaato.server.sessions.command_handlers import CommandHandlers
 from jaato.server.sessions.hub import Hub
 from jaato.server.sessions.subscription import Wire, encode_frame
 from jaato.settings import environment, home_of
+from jaato.tools.call import replace_surrogates
 from jaato.typed_decoding import decode_json
 from jaato.version import __version__
 
@@ -220,7 +221,7 @@ def invalid_frame_reply(text: str, number: int, reason: str) -> Reply:
     """The reply to the frame of this number, counted from `hello`, which is 0. It has the id of the frame; where none can be
     read, the message quotes the beginning of the frame."""
     id_ = read_id(text)
-    begins = text[:SHOWN_CHARS]
+    begins = replace_surrogates(text[:SHOWN_CHARS])
     which = "" if id_ else f" (frame {number} after hello, {len(text):,} characters, which begins {begins!r})"
     message = f"This is no command{which}: {reason[:500]}. Send an object with type and a text as id."
     return Reply(id_, error=Problem("command_invalid", message, details={"frame": number, "begins": begins}))
