@@ -130,5 +130,5 @@ def test_a_call_that_had_begun_is_interrupted_and_not_repeated(tmp_path: Path) -
         assert told[1].result.error.code == "interrupted"
         assert told[2].reason == "stop"
         assert (tmp_path / "work/effects").read_text() == "begun\n"
-        with pytest.raises(JaatoError, match="No interrupted turn"):
+        with pytest.raises(JaatoError, match="No turn was cut off"):
             client.ask(TurnContinue(session_id=session_id))

@@ -354,7 +354,7 @@ class CommandHandlers:
         room = await self._room(command)
         session = (await self._hub.load(room.session_id)).session
         if not session.is_interrupted:
-            raise ConfigError("No interrupted turn is here; send a message to begin one.")
+            raise ConfigError("No turn was cut off here; send a message to begin one.")
         self._hub.run_turn(room, session.resume)
         return Done()
 
