@@ -253,13 +253,14 @@ class Line(Face):
 
     kind = "line client"
     name = r"lin at pts/\d+"
+    user = "lin"
 
     @contextmanager
     def open(self, session_id: str = "") -> Iterator[None]:
         words = ["--connect", str(self.scene.socket), *([session_id] if session_id else [])]
         command = "attach" if session_id else "chat"
         self._text = ""
-        with talking(self.scene.desk("lin"), *words, command=command) as self._child:
+        with talking(self.scene.desk(self.user), *words, command=command) as self._child:
             self.see("session s")
             yield
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,29 @@ async def test_a_queued_message_is_taken_back(work: Path) -> None:
         await one.see("waits until the turn has ended")
     async with studio(work, steps=[say("x")]) as one:
         assert one.app.view.prompt.text == "kept", "leaving loses no queued message"
+
+
+async def test_queued_messages_are_part_of_the_draft(work: Path) -> None:
+    """A client that is killed loses no queued message: its file of drafts has them until they are sent."""
+
+    def kept() -> list[str]:
+        path = Path.home() / ".local/state/jaato/tui_drafts.json"
+        return list(json.loads(path.read_text()).values()) if path.exists() else []
+
+    async with studio(work, steps=[WAIT, say("First."), say("Second.")]) as one:
+        await one.send("begin")
+        await one.see("run until")
+        for text in ("one", "two"):
+            one.app.view.prompt.insert(text)
+            await one.press("ctrl+t")
+        one.app.view.prompt.insert("draft")
+        await one.wait(lambda: kept() == ["one\ntwo\ndraft"])
+        await one.press("alt+up")
+        await one.wait(lambda: kept() == ["one\ntwo\ndraft"] and one.app.view.prompt.text == "two\ndraft")
+        one.app.view.prompt.clear_message()
+        (work / "go").touch()
+        await one.see("Second.")
+        await one.wait(lambda: kept() == [])
 
 
 async def test_keys_of_one_moment_act_in_their_order(work: Path) -> None:

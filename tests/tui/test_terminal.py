@@ -299,6 +299,25 @@ def test_a_message_starts_the_server_again(tmp_path: Path) -> None:
         desk.run("serve", "--stop")
 
 
+def test_a_message_that_waits_for_the_connection_is_no_lost_one(tmp_path: Path) -> None:
+    """The server is gone and that of another place: who leaves finds the message in the prompt again."""
+    with Desk(tmp_path).serving() as desk:
+        socket = str(Path(desk.env["XDG_RUNTIME_DIR"]) / "jaato" / "jaato.sock")
+        words = ["tui", "--connect", socket, *desk.script(say("First."))]
+        with terminal(desk, *desk.command, *words) as child:
+            child.expect("ready")
+            desk.kill_server()
+            child.expect("reconnecting")
+            child.send("take this\r")
+            child.expect("waits for the connection")
+            child.kill(signal.SIGTERM)
+            child.expect(pexpect.EOF)
+        desk.start_server()
+        with terminal(desk, *desk.command, *words) as child:
+            expect_all(child, "take this", "ready")
+            leave(child)
+
+
 @pytest.mark.parametrize("environ", [{"TERM": "dumb"}, {"PYTHONIOENCODING": "latin-1"}])
 def test_a_terminal_that_cannot_show_it_gets_plain_lines(tmp_path: Path, environ: dict[str, str]) -> None:
     """A message says why, and nothing is drawn."""

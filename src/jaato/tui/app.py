@@ -135,6 +135,8 @@ class FullScreenClient(App[int]):
         )
         self.view.warning = self._warning
         self.link.on_unsent = self._put_back
+        self.view.area.unsent = lambda: self.link.unsent
+        self.link.on_unsent_changed = self.view.area.schedule_draft
         self.failure: Exception | None = None
         """What has ended the client."""
         self.left = asyncio.Event()

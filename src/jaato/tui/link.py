@@ -14,6 +14,7 @@ from jaato.abc.asker import Answer
 from jaato.cli.arguments.values import is_command
 from jaato.cli.output.answers import late_answer_text
 from jaato.cli.output.console import Look, one_line
+from jaato.cli.output.presence import OtherClients
 from jaato.cli.output.printer import sandbox_lines
 from jaato.cli.repl.questions import answer_command
 from jaato.cli.repl.slash_commands import run_slash_command
@@ -89,12 +90,17 @@ class Link:
         """Called when another session is shown."""
         self.on_unsent: Callable[[str], None] = lambda _text: None
         """Called with queued messages that are not sent, as the turn was stopped or another session is opened."""
+        self.on_unsent_changed: Callable[[], None] = lambda: None
+        """Called when `unsent` has changed."""
+        self._sending: list[str] = []
+        """Messages that the server has not taken yet."""
         self.start_server: Callable[[], object] | None = None
         """Starts the user's server if it is not running; None for another server, which is not ours to start."""
         self.progress = ""
         """What a new session waits for."""
         self.state = "connecting"
         """`connecting`, `connected`, `reconnecting`."""
+        self._others: OtherClients
         self._connection = connection
         self._names = names
         self._following: asyncio.Task[None] | None = None
@@ -121,6 +127,14 @@ class Link:
     def questions(self) -> list[Question]:
         """The questions that wait."""
         return list(self.session.state.questions.values()) if self.is_open else []
+
+    @property
+    def unsent(self) -> list[str]:
+        """The messages that no server has: without a connection those that wait for one, then the queued ones."""
+        if not self.is_open:
+            return []
+        sending = [] if self.client.connected else self._sending
+        return [*sending, *(text for text, _ in self.conversation.queued.values())]
 
     async def run(self, first: str = "") -> None:
         """Connect, open the session, send the first message, and stay until `close` or the end of the connection. Raises
@@ -184,6 +198,7 @@ class Link:
         self.session, self.creation, self.progress = session, creation, ""
         self.conversation = Conversation(session.state, self._own_name())
         assert session.info is not None
+        self._others = OtherClients(session.info, self.client.welcome.client_id)
         self.output = Shown(session.info.sandbox.mode if session.info.sandbox is not None else "")
         self._introduce(session.info, notices)
         self.conversation.catch_up(session.info)
@@ -265,6 +280,9 @@ class Link:
             if isinstance(event, TurnCompleted) and event.agent_id == self.session.state.root_agent_id:
                 self.output.turns.append(event)
             return
+        own_id, connected = self.client.welcome.client_id, self.client.connected
+        if lines := self._others.update(event, own_id, connected=connected):
+            conversation.add_notes([(line, "dim") for line in lines])
         if event.sandbox is not None and event.sandbox.mode != self.output.mode:
             if self.output.mode:
                 conversation.note(f"the mode is now {event.sandbox.mode}", "yellow")
@@ -319,12 +337,14 @@ class Link:
         """Keep a message, with what is attached to it, until the turn has ended."""
         files, self.attachments = self.attachments, []
         self.conversation.queue(text, files)
+        self.on_unsent_changed()
         self.changed()
 
     def take_back(self) -> str:
         """The newest queued message, which is no longer queued."""
         text, files = self.conversation.take_queued(-1)
         self.attachments = [*files, *self.attachments]
+        self.on_unsent_changed()
         self.changed()
         return text
 
@@ -349,6 +369,7 @@ class Link:
         while self.conversation.queued and not begins_turn:
             text, files = self.conversation.take_queued(0)
             self.attachments = [*files, *self.attachments]
+            self.on_unsent_changed()
             try:
                 begins_turn = await self.submit(text)
             except JaatoError:
@@ -363,12 +384,16 @@ class Link:
             waiting = self.conversation.add_waiting(text)
             self._need_server()
         message = MessageSend(session_id=self.session.id, text=text, files=files, check_prompt=check_prompt)
+        self._sending.append(text)
+        self.on_unsent_changed()
         try:
             await self.client.ask(message)
         except JaatoError:
             self.attachments = files
             raise
         finally:
+            self._sending.remove(text)
+            self.on_unsent_changed()
             if waiting is not None:
                 self.conversation.drop_block(waiting)
                 self.changed()

@@ -68,6 +68,8 @@ class Console:
         self._bar = ""
         self._progress = ""
         """The last progress that was printed."""
+        self._waiting: list[tuple[str, Look]] = []
+        """Notes that are written once the line of the answer is complete."""
 
     @property
     def can_ask(self) -> bool:
@@ -93,14 +95,25 @@ class Console:
             return
         self._leave_prompt()
         self._clear_bar()
+        line, newline, rest = text.partition("\n") if self._waiting else (text, "", "")
+        text = line + newline
         self._put(printable(text) if self.out_is_terminal else text)
         self._open_line = not text.endswith("\n")
+        if newline:
+            self._write_waiting()
+            self.text(rest)
 
     def end_text(self) -> None:
         """End a message: write a newline unless it ends with one."""
         if self._open_line:
             self._open_line = False
             self._put("\n")
+        self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for text, look in waiting:
+            self.note(text, look)
 
     def _put(self, text: str) -> None:
         try:
@@ -111,9 +124,12 @@ class Console:
                 raise
             raise BrokenPipeError from None  # the terminal was closed
 
-    def note(self, text: str, look: Look = "") -> None:
-        """Write a line to stderr."""
+    def note(self, text: str, look: Look = "", *, waits: bool = False) -> None:
+        """Write a line to stderr. One that `waits` does not break a line of the answer, and is written after it."""
         if self._open_line and self.out_is_terminal and self.err_is_terminal:
+            if waits:
+                self._waiting.append((text, look))
+                return
             self.end_text()
         self._leave_prompt()
         self._clear_bar()

@@ -129,16 +129,17 @@ class EventPrinter:
             case InitProgress():
                 self.console.progress(event.step, event.done, event.total, event.unit)
             case _:
-                self._notes(event_lines(event, self.console.width, verbose=self.verbose))
+                waits = isinstance(event, BackgroundUpdated)  # it comes at any time
+                self._notes(event_lines(event, self.console.width, verbose=self.verbose), waits=waits)
                 if self.interactive or self.verbose:
                     self._notes(progress_lines(event, self.console.width))
 
     def _note(self, line: Line) -> None:
         self.console.note(*line)
 
-    def _notes(self, lines: Iterator[Line]) -> None:
-        for line in lines:
-            self._note(line)
+    def _notes(self, lines: Iterator[Line], *, waits: bool = False) -> None:
+        for text, look in lines:
+            self.console.note(text, look, waits=waits)
 
     def _print_subagent(self, event: Event) -> None:
         if self.interactive and isinstance(event, AgentStatusChanged):
@@ -148,7 +149,7 @@ class EventPrinter:
         name = self.names.name_of(event.agent_id)
         width = max(MIN_WIDTH, self.console.width - len(name) - 5)
         for line, look in subagent_lines(event, width, verbose=self.verbose):
-            self.console.note(f"  [{name}] {line}", look)
+            self.console.note(f"  [{name}] {line}", look, waits=True)
 
     def _print_message(self, event: MessageModel) -> None:
         if event.message.function_calls:

@@ -366,10 +366,11 @@ class Keyboard:
         if self._has_prompt:
             self._console.prompt(PROMPT)
 
-    def note(self, text: str, look: Look, *, prompt_again: bool = True) -> None:
-        """Print a line while the user may be typing: below the prompt, which is then shown again."""
+    def note(self, text: str, look: Look, *, prompt_again: bool = True, waits: bool = False) -> None:
+        """Print a line while the user may be typing: below the prompt, which is then shown again. One that `waits` does not
+        break a line of the answer."""
         if self._has_prompt:
             self._console.note("")
-        self._console.note(text, look)
+        self._console.note(text, look, waits=waits)
         if self._has_prompt and prompt_again:
             self._console.prompt(PROMPT)

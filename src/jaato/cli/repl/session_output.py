@@ -6,6 +6,7 @@ import asyncio
 
 from jaato.cli.output.console import Console, one_line
 from jaato.cli.output.deltas import DeltaFilter
+from jaato.cli.output.presence import OtherClients
 from jaato.cli.output.printer import EventPrinter, SubagentNames, print_turn_end
 from jaato.cli.output.transcript import user_text
 from jaato.cli.repl.editor import Keyboard
@@ -70,10 +71,9 @@ class SessionOutput:
         self._subagent_turns: list[TurnCompleted] = []
         self._turn_open = False
         assert session.info is not None
-        self._clients = {one.id: one.name for one in session.info.clients}
+        self._others = OtherClients(session.info, client.welcome.client_id)
         self.mode: str = session.info.sandbox.mode if session.info.sandbox is not None else ""
         """The permission mode that was last printed."""
-        self._own_ids = {client.welcome.client_id}
         self._task = asyncio.get_running_loop().create_task(self._listen())
 
     async def _listen(self) -> None:
@@ -164,18 +164,12 @@ class SessionOutput:
 
     def _update_info(self, info: SessionInfo) -> None:
         """Print which clients joined or left, and a changed mode; catch up from a snapshot."""
-        clients = {client.id: client.name for client in info.clients}
-        own_id = self.client.welcome.client_id
-        if self.client.connected and own_id in self._own_ids:  # ids may change with a new connection
-            for client in clients.keys() - self._clients.keys() - self._own_ids:
-                self.keyboard.note(f"{one_line(clients[client], 80)} joined", "dim")
-            for client in self._clients.keys() - clients.keys() - self._own_ids:
-                self.keyboard.note(f"{one_line(self._clients[client], 80)} left", "dim")
-        self._clients = clients
-        self._own_ids.add(own_id)
+        own_id, connected = self.client.welcome.client_id, self.client.connected
+        for line in self._others.update(info, own_id, connected=connected):
+            self.keyboard.note(line, "dim", waits=True)
         if info.sandbox is not None and info.sandbox.mode != self.mode:
             if self.mode:
-                self.keyboard.note(f"the mode is now {info.sandbox.mode}", "yellow")
+                self.keyboard.note(f"the mode is now {info.sandbox.mode}", "yellow", waits=True)
             self.mode = info.sandbox.mode
         if info.state is not None or info.live is not None:
             self.catch_up()

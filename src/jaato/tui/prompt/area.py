@@ -43,6 +43,8 @@ class PromptArea(Vertical):
         self.memory = memory
         self.workspace: Path | None = None
         """Where the files for `@` are; None on another machine."""
+        self.unsent: Callable[[], list[str]] = list
+        """The messages that were submitted and no server has, which the draft begins with."""
         self._draft_key = draft_key
         self._known = known
         self._names = names
@@ -114,16 +116,21 @@ class PromptArea(Vertical):
         """Complete the word at the cursor, and keep the draft."""
         event.stop()
         self._complete()
+        self.schedule_draft()
+
+    def schedule_draft(self) -> None:
+        """Keep the draft in its file after a moment."""
         if self._draft_timer is not None:
             self._draft_timer.cancel()
         self._draft_timer = asyncio.get_running_loop().call_later(DRAFT_S, self.keep_draft)
 
     def keep_draft(self) -> None:
-        """Write the draft to its file."""
+        """Write the draft to its file, behind the messages that are not sent."""
         if self._draft_timer is not None:
             self._draft_timer.cancel()
             self._draft_timer = None
-        self.memory.keep_draft(self._draft_key, self.memory.unsent(self.prompt.message))
+        draft = self.memory.unsent(self.prompt.message)
+        self.memory.keep_draft(self._draft_key, "\n".join(filter(None, [*self.unsent(), draft])))
 
     # --- completions ---------------------------------------------------------------------------------------------
 
