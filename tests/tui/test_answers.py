@@ -165,6 +165,21 @@ async def test_each_key_is_the_documented_answer(work: Path, key: str, answer: s
         assert (work / "made").exists() == (answer != "never")
 
 
+async def test_answers_that_last_are_offered_where_they_can_last(work: Path) -> None:
+    """A question that is about one call alone has no keys for more than that."""
+    steps = [call("run", command="echo x > made", need=["write"]), say("Over.")]
+    async with studio(work, steps=steps) as one:
+        await one.send("go")
+        await one.see("the answer applies to this call only")
+        await one.answer("a")
+        await one.see("y  yes", "o  once")
+        for meaning in ("always", "this turn", "until idle"):
+            assert f" {meaning} " not in one.screen
+        assert one.panel.current is not None
+        await one.press("y")
+        await one.see("Over.")
+
+
 async def test_a_long_call_is_viewed_whole(work: Path) -> None:
     """Of a long argument the beginning and the end are shown; `v` shows all of it, and the question still waits."""
     command = "\n".join(f"echo line-{number}" for number in range(60))

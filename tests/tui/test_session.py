@@ -330,3 +330,19 @@ async def test_what_is_typed_in_the_conversation_goes_into_the_prompt(work: Path
         one.app.view.transcript.post_message(events.Paste(" on"))
         await one.wait(lambda: one.app.view.prompt.text == "go on")
         one.app.view.prompt.clear_message()
+
+
+async def test_clients_that_come_and_leave_fill_no_screen(work: Path) -> None:
+    """Of the lines about them the newest few are kept, until something else is shown."""
+    async with studio(work, steps=[say("Hello.")]) as one:
+        conversation = one.app.link.conversation
+        for number in range(20):
+            conversation.note_presence([f"c{number} joined", f"c{number} left"])
+        one.app.schedule_frame()
+        await one.see("c18 joined", "c18 left", "c19 joined", "c19 left")
+        assert "c17" not in one.screen
+        await one.send("hi")
+        await one.see("Hello.")
+        conversation.note_presence(["bea joined"])
+        one.app.schedule_frame()
+        await one.see("c19 left", "bea joined")

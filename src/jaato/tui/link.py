@@ -281,8 +281,7 @@ class Link:
                 self.output.turns.append(event)
             return
         own_id, connected = self.client.welcome.client_id, self.client.connected
-        if lines := self._others.update(event, own_id, connected=connected):
-            conversation.add_notes([(line, "dim") for line in lines])
+        conversation.note_presence(self._others.update(event, own_id, connected=connected))
         if event.sandbox is not None and event.sandbox.mode != self.output.mode:
             if self.output.mode:
                 conversation.note(f"the mode is now {event.sandbox.mode}", "yellow")

@@ -29,6 +29,8 @@ ANSWERS = (
     ("c", "c", "no + comment"),
 )
 """The keys of the documented answers, the answers, and their meaning."""
+LASTING = ("a", "t", "i")
+"""The answers that allow other calls, too, where the question says which."""
 HEADS = re.compile(r"^--- (.*)\n\+\+\+ (.*)\n", re.MULTILINE)
 """The two lines that name a file in a unified diff."""
 
@@ -48,9 +50,11 @@ def format_question_count(number: int) -> str:
 
 
 def list_answers(question: PermissionRequested) -> list[tuple[str, str, str]]:
-    """The keys, answers and meanings that a question takes."""
+    """The keys, answers and meanings that a question takes; the lasting ones only where they cover more than its call."""
     known = set(question.options)
-    return [answer for answer in ANSWERS if not known or answer[1] in known]
+    return [
+        one for one in ANSWERS if (not known or one[1] in known) and (question.shape or one[1] not in LASTING)
+    ]
 
 
 def lay_out_question(question: Question, width: int, looks: Looks) -> list[Strip]:

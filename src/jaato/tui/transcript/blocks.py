@@ -436,9 +436,11 @@ class NoteBlock(Block):
         self.gap = gap
         self._lines = [(clean(text)[:MAX_CHARS], look) for text, look in lines]
 
-    def add(self, text: str, look: str) -> None:
-        """Append a line."""
+    def add(self, text: str, look: str, *, keep: int = 0) -> None:
+        """Append a line; of all lines the last ones are kept, if there is a number to `keep`."""
         self._lines.append((clean(text)[:MAX_CHARS], look))
+        if keep:
+            del self._lines[:-keep]
         self.changed()
 
     @property

@@ -50,6 +50,7 @@ QUEUED = "waits until the turn has ended"
 DELIVERED = "delivered in mid-turn"
 LINE = 400
 """Characters of a note about an event."""
+MAX_PRESENCE_LINES = 4
 STREAMED = ("thinking", "model", "refusal")
 
 
@@ -86,6 +87,8 @@ class Conversation:
         self.outcome = ""
         """How the turn of the root agent has ended; empty while one runs."""
         self._previews: dict[str, str] = {}
+        self._presence = NoteBlock([])
+        """The newest lines about clients that join and leave."""
         self._turns: list[TurnCompleted] = []
         """The turns of subagents since the root's last one."""
 
@@ -356,6 +359,14 @@ class Conversation:
         block = NoteBlock(lines)
         self._add(self.shown_agent_id or self.state.root_agent_id, block)
         return block
+
+    def note_presence(self, lines: Sequence[str]) -> None:
+        """Add lines about clients that join and leave: to those right before, of which a few are kept."""
+        layout = self.layout(self.shown_agent_id or self.state.root_agent_id)
+        if lines and self._presence not in layout.blocks[-1:]:
+            self._presence = self.add_notes([])
+        for line in lines:
+            self._presence.add(line, "dim", keep=MAX_PRESENCE_LINES)
 
     def add_waiting(self, text: str) -> UserBlock:
         """Add a message that waits for the connection."""
