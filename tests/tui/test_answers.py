@@ -343,6 +343,40 @@ async def test_keys_of_one_moment_fill_the_fields_of_a_form(
         assert sent == [["9", "ab", "c"]]
 
 
+async def test_a_form_shows_the_question_of_its_field(work: Path) -> None:
+    """On a small terminal the field with the focus is visible, its question above it, and the keys below."""
+    asked = [{"question": f"Question {n}? {'words ' * 12 * n}", "choices": ["red", "blue"]} for n in range(4)]
+    steps = [
+        call("get_tool_schemas", names=["request_clarification"]),
+        call("request_clarification", context="Why.", questions=asked),
+        say("Over."),
+    ]
+    async with studio(work, steps=steps, size=(60, 16)) as one:
+        await one.send("go")
+        await one.answer("enter")
+        for n in range(4):
+            await one.type(f"reply{n}")
+            await one.see(f"{n + 1}. Question {n}?", "red", f"reply{n}", "Ctrl+S sends all")
+            await one.press("tab")
+        await one.pilot.resize_terminal(30, 6)
+        await one.see("reply0")
+        await one.press("ctrl+s")
+        await one.see("60 out", "ready")  # the conversation has its lines back
+
+
+async def test_what_is_wrong_with_arguments_is_seen_on_a_small_terminal(work: Path) -> None:
+    """Above arguments of many lines, with the keys below them."""
+    command = "\n".join(f"echo {n}" for n in range(40))
+    steps = [call("run", command=f"{command} > made", need=["write"]), say("Over.")]
+    async with studio(work, steps=steps, size=(50, 10)) as one:
+        await one.send("go")
+        await one.answer("e")
+        await one.see("Ctrl+S runs the call")
+        await one.type("x")
+        await one.press("ctrl+s")
+        await one.see("Not valid JSON", "Ctrl+S runs the call")
+
+
 async def test_the_key_of_an_answer_is_typed_in_the_next_words(work: Path) -> None:
     """The answer's key is ignored while it repeats, and no longer: a message that is typed at once keeps each character."""
     steps = [call("run", command="touch made", need=["write"]), say("Over.")]

@@ -108,7 +108,8 @@ class SessionScreen(Screen[None]):
             self.draw()
 
     def on_descendant_focus(self) -> None:
-        """Show the keys of what has the focus now."""
+        """Show the keys of what has the focus now; the panel of an answered question is hidden as it loses the focus."""
+        self.set_class(self.questions.display, "-asked")
         self.draw_status()
 
     # --- agents --------------------------------------------------------------------------------------------------

@@ -20,10 +20,10 @@ from jaato.tui.transcript.lines import clean
 DIALOG_CSS = """
 {name} {{ align: center middle; background: $background 60%; }}
 {name} > Vertical {{ width: 90%; max-width: 110; height: auto; max-height: 90%; border: round $primary;
-    background: $surface; padding: 0 1; border-title-color: $primary; border-title-style: bold; }}
+    background: $surface; padding: 0 1; border-title-color: $primary; border-title-style: bold;
+    border-subtitle-color: $text-muted; border-subtitle-align: left; }}
 {name} Input {{ border: none; height: 1; padding: 0 1; background: $boost; }}
 {name} Input:focus {{ border: none; background: $primary 25%; }}
-{name} .hint {{ color: $text-muted; height: auto; }}
 {name} .error {{ color: $error; height: auto; }}
 """
 
@@ -43,9 +43,9 @@ class ConfirmDialog(ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         """What is asked."""
-        with Vertical():
+        with Vertical() as box:
+            box.border_subtitle = "y yes · n no"
             yield Static(Text(clean(visible(self._text))))
-            yield Static("y yes · n no", classes="hint", markup=False)
 
 
 class CommentDialog(ModalScreen[str | None]):
@@ -62,8 +62,8 @@ class CommentDialog(ModalScreen[str | None]):
         """A line to write in."""
         with Vertical() as box:
             box.border_title = Text(f"Deny {one_line(self._question.tool, 60)}, with a comment for the agent")
+            box.border_subtitle = "Enter denies · Esc back to the question"
             yield Input(placeholder="why not, or what to do instead", id="comment", select_on_focus=False)
-            yield Static("Enter denies · Esc back to the question", classes="hint", markup=False)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Deny."""
@@ -76,7 +76,7 @@ class ArgumentsDialog(ModalScreen[dict[str, Any] | None]):
 
     CSS = (
         DIALOG_CSS.format(name="ArgumentsDialog")
-        + "ArgumentsDialog TextArea { height: auto; min-height: 6; max-height: 18; border: none; }"
+        + "ArgumentsDialog TextArea { height: auto; min-height: 1; max-height: 65vh; border: none; }"
     )
     BINDINGS = [
         Binding("escape", "leave", "Back"),
@@ -89,15 +89,15 @@ class ArgumentsDialog(ModalScreen[dict[str, Any] | None]):
         self._drafts = drafts
 
     def compose(self) -> ComposeResult:
-        """The arguments, and what is wrong with them."""
+        """What is wrong with the arguments, where it is seen on a small terminal, and the arguments."""
         text = self._drafts.get(self._question.question_id) or format_arguments(self._question.arguments)
         with Vertical() as box:
             box.border_title = Text(f"Arguments of {one_line(self._question.tool, 60)}")
+            box.border_subtitle = "Ctrl+S runs the call with these · Esc back"
+            problem = Static("", classes="error", id="problem", markup=False)
+            problem.display = False
+            yield problem
             yield TextArea(text, soft_wrap=True, tab_behavior="focus", id="arguments")
-            yield Static("", classes="error", id="problem", markup=False)
-            yield Static(
-                "Ctrl+S runs the call with these · Esc back to the question", classes="hint", markup=False
-            )
 
     def action_leave(self) -> None:
         """Keep what was typed, and go back."""
@@ -113,13 +113,18 @@ class ArgumentsDialog(ModalScreen[dict[str, Any] | None]):
         try:
             arguments = json.loads(self.query_one(TextArea).text)
         except (ValueError, RecursionError) as error:
-            self.query_one("#problem", Static).update(Text(f"Not valid JSON: {error}."))
+            self._show_problem(f"Not valid JSON: {error}.")
             return
         if not isinstance(arguments, dict):
-            self.query_one("#problem", Static).update(Text("The arguments must be a JSON object: {…}."))
+            self._show_problem("The arguments must be a JSON object: {…}.")
             return
         self._drafts.pop(self._question.question_id, None)
         self.dismiss(arguments)
+
+    def _show_problem(self, text: str) -> None:
+        problem = self.query_one("#problem", Static)
+        problem.display = True
+        problem.update(Text(text))
 
 
 def format_arguments(arguments: dict[str, Any]) -> str:
@@ -158,6 +163,7 @@ class ClarificationForm(ModalScreen[list[str | None] | None]):
         typed = self._drafts.get(self._question.question_id, [])
         with Vertical() as box:
             box.border_title = Text("The agent asks")
+            box.border_subtitle = "Enter next · Ctrl+S sends all · Esc back"
             with VerticalScroll(can_focus=False):
                 if self._question.context:
                     yield Static(Text(clean(visible(self._question.context)), "bold"))
@@ -173,11 +179,28 @@ class ClarificationForm(ModalScreen[list[str | None] | None]):
                         hint = f"number or text, {hint}"
                     value = typed[number] if number < len(typed) else ""
                     yield Input(value, placeholder=hint, id=f"answer{number}", select_on_focus=False)
-            yield Static("Enter next · Ctrl+S sends all · Esc back", classes="hint", markup=False)
 
     def on_mount(self) -> None:
         """Begin with the first question."""
-        self.query(Input).first().focus()
+        self.query(Input).first().focus(scroll_visible=False)
+
+    def on_descendant_focus(self) -> None:
+        """Show the question of the field that has the focus."""
+        self.call_after_refresh(self._show_field)
+
+    def on_resize(self) -> None:
+        """Keep the field that has the focus in view."""
+        self.call_after_refresh(self._show_field)
+
+    def _show_field(self) -> None:
+        """Scroll to the field that has the focus, with as much of its question above it as there is room for."""
+        field, view = self.focused, self.query_one(VerticalScroll)
+        if field is None or not field.is_attached:
+            return
+        question = view.children[view.children.index(field) - 1]
+        top, height = round(view.scroll_y), view.size.height
+        first, end = question.virtual_region.y, field.virtual_region.bottom
+        view.scroll_to(y=max(end - height, min(top, first)), animate=False)
 
     def action_page(self, by: int) -> None:
         """Scroll the questions by a page."""
