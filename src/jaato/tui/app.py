@@ -27,6 +27,7 @@ from jaato.cli.output.console import one_line
 from jaato.errors import JaatoError
 from jaato.protocol.events import SessionInfo
 from jaato.protocol.events.state import State
+from jaato.tui.driver import TerminalDriver
 from jaato.tui.link import Connection, Link
 from jaato.tui.preferences import KeyNames, Preferences
 from jaato.tui.prompt.area import PromptArea
@@ -113,8 +114,9 @@ class FullScreenClient(App[int]):
         draft_key: str = "",
     ) -> None:
         super().__init__(
-            ansi_color=True if preferences.no_color else None
-        )  # of which Textual can remove the colours
+            TerminalDriver,
+            ansi_color=True if preferences.no_color else None,  # of which Textual can remove the colours
+        )
         self.preferences = preferences
         self.memory = memory
         if preferences.theme in self.available_themes:

@@ -1,0 +1,85 @@
+"""The driver of the terminal: its input is read as text whatever bytes come, and a paste is never read as keys."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import selectors
+from contextlib import suppress
+
+from textual._parser import ParseError
+from textual._xterm_parser import XTermParser
+from textual.drivers.linux_driver import LinuxDriver
+
+PASTE_BEGINS, PASTE_ENDS = "\x1b[200~", "\x1b[201~"
+READ_BYTES = 1 << 16
+SELECT_S = 0.1
+"""How often the thread looks whether the client ends, and whether an Escape was a key by itself."""
+
+
+class TerminalDriver(LinuxDriver):
+    """Textual's driver with another reader, which survives bytes that are no UTF-8 and ends with the terminal."""
+
+    def run_input_thread(self) -> None:
+        """Read and dispatch events until the client ends, or its terminal is closed."""
+        parser, decoder, pastes = (
+            XTermParser(self._debug),
+            codecs.getincrementaldecoder("utf-8")("replace"),
+            PasteFilter(),
+        )
+        with selectors.SelectSelector() as selector:
+            selector.register(self.fileno, selectors.EVENT_READ)
+            while not self.exit_event.is_set():
+                if selector.select(SELECT_S):
+                    if not (data := self._read()):
+                        break
+                    for event in parser.feed(pastes.filter(decoder.decode(data))):
+                        self.process_message(event)
+                for event in parser.tick():
+                    self.process_message(event)
+        with suppress(EOFError, ParseError):
+            for _ in parser.feed(""):
+                pass
+
+    def _read(self) -> bytes:
+        """What has come; nothing from a closed terminal."""
+        try:
+            return os.read(self.fileno, READ_BYTES)
+        except OSError:
+            return b""
+
+
+class PasteFilter:
+    """Removes Escape from what is pasted: the parser would read what follows it as keys, Enter among them.
+
+    Most terminals do so themselves; tmux does not.
+    """
+
+    def __init__(self) -> None:
+        self._is_pasting = False
+        self._tail = ""
+        """The end of what came before, where a mark may have begun."""
+
+    def filter(self, text: str) -> str:
+        """The next part of the input, without a mark's beginning at the end of a paste, which may be one or not."""
+        found: list[str] = []
+        while text:
+            if self._is_pasting:
+                body, end, text = (self._tail + text).partition(PASTE_ENDS)
+                self._tail = "" if end else find_beginning(body)
+                found += [body.removesuffix(self._tail).replace("\x1b", ""), end]
+                self._is_pasting = not end
+                continue
+            seen = self._tail + text
+            before, begins, _ = seen.partition(PASTE_BEGINS)
+            length = len(before) + len(begins) - len(self._tail)
+            found.append(text[:length])
+            text = text[length:]
+            self._is_pasting = bool(begins)
+            self._tail = "" if begins else find_beginning(seen, PASTE_BEGINS)
+        return "".join(found)
+
+
+def find_beginning(text: str, mark: str = PASTE_ENDS) -> str:
+    """The longest beginning of a mark with which a text ends."""
+    return next((mark[:size] for size in range(len(mark) - 1, 0, -1) if text.endswith(mark[:size])), "")
