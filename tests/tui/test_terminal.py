@@ -18,6 +18,8 @@ import psutil
 import pytest
 from tests.cli.environment import CliEnvironment, call, say
 
+from jaato.tui.questions.panel import GUARD_S
+
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 60
 
@@ -295,6 +297,31 @@ def test_a_message_starts_the_server_again(tmp_path: Path) -> None:
             child.expect("Second.")
             child.expect("ready")
             leave(child)
+    finally:
+        desk.run("serve", "--stop")
+
+
+def test_an_answer_that_no_server_has_taken_starts_one(tmp_path: Path) -> None:
+    """The server hangs when the question is answered, and is killed: the call runs once, without another key."""
+    desk = desk_with_runtime(tmp_path)
+    script = desk.script(call("run", command="echo once >> log.txt", need=["write"]), say("It is done."))
+    try:
+        with terminal(desk, *desk.command, "tui", *script) as child:
+            child.expect("ready")
+            child.send("go\r")
+            child.expect("May run run")
+            found = re.search(r"process (\d+)", desk.run("serve", "--status").stdout)
+            assert found is not None
+            os.kill(int(found[1]), signal.SIGSTOP)
+            child.send("\t")
+            expect_all(child, "whole")
+            time.sleep(GUARD_S + 0.05)
+            child.send("y")
+            time.sleep(0.2)
+            os.kill(int(found[1]), signal.SIGKILL)
+            expect_all(child, "It is done.", "ready")
+            leave(child)
+        assert (desk.work / "log.txt").read_text() == "once\n"
     finally:
         desk.run("serve", "--stop")
 

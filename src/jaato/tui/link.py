@@ -94,6 +94,8 @@ class Link:
         """Called when `unsent` has changed."""
         self._sending: list[str] = []
         """Messages that the server has not taken yet."""
+        self._answering = 0
+        """Answers that it has not taken yet."""
         self.start_server: Callable[[], object] | None = None
         """Starts the user's server if it is not running; None for another server, which is not ours to start."""
         self.progress = ""
@@ -406,11 +408,14 @@ class Link:
             self.conversation.note("The answer is sent once there is a connection again.", "yellow")
             self._need_server()
         self.conversation.own_answers.add(question.question_id)
+        self._answering += 1
         try:
             settled = await self.client.ask(command)
         except JaatoError:
             self.conversation.own_answers.discard(question.question_id)
             raise
+        finally:
+            self._answering -= 1
         if isinstance(settled, Settled) and not settled.accepted and settled.answer:
             self.conversation.note(late_answer_text(settled.by, settled.answer), "yellow")
             self.changed()
@@ -432,6 +437,8 @@ class Link:
         self.state = "connected" if connected else "reconnecting"
         if not connected and self.is_open:
             self.start(self._resume())
+            if self._sending or self._answering:
+                self._need_server()
         self.changed()
 
     async def _resume(self) -> None:
