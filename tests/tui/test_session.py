@@ -183,10 +183,11 @@ async def test_reading_further_up_never_jumps(work: Path) -> None:
 
 
 async def test_earlier_entries_are_loaded_at_the_top(work: Path) -> None:
-    """A session with more entries than the state keeps: Home loads the earlier ones, in order, each once."""
+    """A session with more entries than the state keeps: Home loads the earlier ones, in order, each once, and so does a
+    search, as far as it needs."""
     async with studio(work, steps=[say(f"answer {number}.") for number in range(130)]) as one:
         for number in range(130):
-            await one.app.link.send(f"message {number}.")
+            await one.app.link.send(f"message {number}.{' A needle.' if number == 3 else ''}")
             await one.wait(partial(lambda past: one.app.link.session.state.turns > past, number))
         name = one.app.link.session.id
     async with studio(work, "--session", name, steps=[say("x")]) as one:
@@ -201,6 +202,17 @@ async def test_earlier_entries_are_loaded_at_the_top(work: Path) -> None:
         texts = [block.words for block in conversation.root.blocks if block.words.startswith("answer")]
         assert texts == [f"answer {number}." for number in range(130)]
         await one.see("message 0.")
+    async with studio(work, "--session", name, steps=[say("x")]) as one:
+        await one.see("answer 129.")
+        await one.press("ctrl+f")
+        await one.type("needle")
+        await one.see("message 3. A needle.")
+        await one.press("enter")
+        await one.see("▌ message 3. A needle.", "answer 3.")
+        assert one.app.screen is one.app.view
+        await one.press("ctrl+f")
+        await one.type("nowhere")
+        await one.see("No part of the conversation has these words.")
 
 
 async def test_text_is_selected_with_the_mouse_and_copied(work: Path) -> None:

@@ -364,3 +364,23 @@ def test_nothing_is_written_at_rest(tmp_path: Path) -> None:
         child.expect("ready")
         assert any(child.expect([pexpect.TIMEOUT, ".+"], timeout=2) == 0 for _ in range(20))
         leave(child)
+
+
+def test_it_ends_while_a_list_waits_for_the_server(tmp_path: Path) -> None:
+    """The server does not answer: the list of sessions takes keys, and Ctrl+C twice ends the program."""
+    with (
+        Desk(tmp_path).serving() as desk,
+        terminal(desk, *desk.command, "tui", *desk.script(say("x"))) as child,
+    ):
+        child.expect("ready")
+        found = re.search(r"process (\d+)", desk.run("serve", "--status").stdout)
+        assert found is not None
+        os.kill(int(found[1]), signal.SIGSTOP)
+        try:
+            child.send("\x1bOR")
+            child.expect("type to search")
+            child.send("some words")
+            child.expect("words")
+            leave(child)
+        finally:
+            os.kill(int(found[1]), signal.SIGCONT)

@@ -270,11 +270,14 @@ class Client:
 
     def _fail(self, error: JaatoError) -> None:
         self._lost = error
+        self._fail_waiting(error)
+        for session in self.sessions.values():
+            session.end(error)
+
+    def _fail_waiting(self, error: JaatoError) -> None:
         for _, reply in self._waiting.values():
             if not reply.done():
                 reply.set_exception(error)
-        for session in self.sessions.values():
-            session.end(error)
 
     async def _read(self) -> None:
         transport = self._transport
@@ -335,10 +338,12 @@ class Client:
         session.on_event(event)
 
     async def close(self) -> None:
-        """Close the connection; sessions at the server continue."""
+        """Close the connection; sessions at the server continue. What still waits for a reply fails with `ServerGone`."""
         self._closing = True
+        self._lost = self._lost or ServerGone("The connection to the server was closed.")
         for task in self._tasks:
             task.cancel()
+        self._fail_waiting(self._lost)
         if self._transport is not None:
             await self._transport.close()
 

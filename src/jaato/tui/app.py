@@ -28,7 +28,7 @@ from jaato.errors import JaatoError
 from jaato.protocol.events import SessionInfo
 from jaato.protocol.events.state import State
 from jaato.tui.driver import TerminalDriver
-from jaato.tui.link import Connection, Link
+from jaato.tui.link import HISTORY_PAGE, Connection, Link
 from jaato.tui.preferences import KeyNames, Preferences
 from jaato.tui.prompt.area import PromptArea
 from jaato.tui.prompt.completion import list_commands
@@ -441,8 +441,8 @@ class FullScreenClient(App[int]):
         link, view = self.link, self.view
         match name:
             case "search":
-                layout = link.conversation.layout(view.agent_id)
-                return ConversationSubject(layout, view.transcript.show_block)
+                show = view.transcript.show_block
+                return ConversationSubject(link, view.agent_id, self._load_earlier, show)
             case "history":
                 return HistorySubject(self.memory.entries, view.prompt.put)
             case "sessions":
@@ -485,8 +485,8 @@ class FullScreenClient(App[int]):
         if self.link.is_open and self.link.conversation.first_seq is not None:
             self.link.start(self._load_earlier())
 
-    async def _load_earlier(self) -> None:
-        grown = await self.link.load_earlier()
+    async def _load_earlier(self, limit: int = HISTORY_PAGE) -> None:
+        grown = await self.link.load_earlier(limit)
         self.view.transcript.shift(grown.get(self.view.agent_id, 0))
         self.schedule_frame()
 

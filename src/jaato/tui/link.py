@@ -291,14 +291,14 @@ class Link:
         if event.state is not None or event.live is not None:
             conversation.catch_up(event)
 
-    async def load_earlier(self) -> dict[str, int]:
+    async def load_earlier(self, limit: int = HISTORY_PAGE) -> dict[str, int]:
         """Load a page of earlier entries; returns by how many lines each agent's layout has grown at its top."""
         conversation = self.conversation
         if self._loading or conversation.first_seq is None:
             return {}
         self._loading = True
         try:
-            page = await self.session.history(conversation.first_seq, HISTORY_PAGE)
+            page = await self.session.history(conversation.first_seq, limit)
             if conversation is not self.conversation:
                 return {}
             return conversation.prepend(page.events, page.before_seq)

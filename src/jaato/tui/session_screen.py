@@ -167,7 +167,7 @@ class SessionScreen(Screen[None]):
         """Draw what has changed."""
         conversation, transcript = self.link.conversation, self.transcript
         conversation.draw_frame(time.time())
-        if transcript.following:
+        if transcript.following and self.is_current:  # a search may have loaded earlier blocks
             conversation.trim()
         transcript.refresh_blocks()
         self._draw_questions()

@@ -103,7 +103,8 @@ class Browser(ModalScreen[None]):
         self.subject = subject
         self._rows: list[Row] = []
         self._shown: list[Row] = []
-        self._loads = 0
+        self._loads = self._loaded = 0
+        """How often the rows were asked for, and the number of the last time that has ended."""
         self._filter_input = Input(
             placeholder="type to search" if subject.searches else "type to filter", id="filter"
         )
@@ -126,12 +127,16 @@ class Browser(ModalScreen[None]):
             text.append(f"{'+'.join(part.capitalize() for part in key.split('+'))} {action.label} · ")
         return text.append("Esc back")
 
-    async def on_mount(self) -> None:
+    def on_mount(self) -> None:
         """Load the rows."""
         self._options.can_focus = False
-        await self.load()
+        self._search()
         if self.subject.refresh_s:
-            self.set_interval(self.subject.refresh_s, self.load)
+            self.set_interval(self.subject.refresh_s, self._refresh)
+
+    def _refresh(self) -> None:
+        if self._loaded == self._loads:
+            self._search()
 
     def on_resize(self, event: events.Resize) -> None:
         """Put list and preview below each other where it is narrow; a low screen has room for the list alone."""
@@ -148,6 +153,8 @@ class Browser(ModalScreen[None]):
         except JaatoError as error:
             self._show_lines([(str(error), "red")])
             return
+        finally:
+            self._loaded = load
         if load == self._loads and self.is_attached:
             self._rows = rows
             self._filter()
@@ -180,9 +187,14 @@ class Browser(ModalScreen[None]):
     def on_input_changed(self) -> None:
         """Filter, or search a moment after the last key."""
         if self.subject.searches:
-            self.set_timer(FILTER_S, self.load)
+            self.set_timer(FILTER_S, self._search)
         else:
             self._filter()
+
+    @work(exclusive=True, group="search")
+    async def _search(self) -> None:
+        """Load the rows for what is typed now, while keys are taken whatever the server does."""
+        await self.load()
 
     def on_option_list_option_highlighted(self) -> None:
         """Show what is known of the row."""
@@ -236,17 +248,20 @@ class Browser(ModalScreen[None]):
             await self._act(action)
 
     async def _act(self, action: Action) -> None:
-        row = self.marked
-        if row is None:
+        if (row := self.marked) is None:
             return
         if action.leaves:
             self.dismiss(None)
+            await action.run(row.id)
+        else:
+            self._run(action, row)
+
+    @work
+    async def _run(self, action: Action, row: Row) -> None:
         try:
             result = await action.run(row.id)
         except JaatoError as error:
             result = [(str(error), "red")]
-        if action.leaves:
-            return
         await self.load()
         if isinstance(result, str):
             result = [(result, "")]
