@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -200,13 +201,16 @@ class Terminal(Face):
     @contextmanager
     def open(self, session_id: str = "") -> Iterator[None]:
         desk = self.scene.desk("tess")
-        words = ["attach", "--full-screen", session_id] if session_id else ["tui"]
         env = {**desk.env, "TERM": "xterm-256color"}
-        with pane(
-            [*desk.command, *words, *self.connect], cwd=self.scene.work, env=env, size=self.size
-        ) as self._pane:
+        words = self.words(desk, session_id)
+        with pane(words, cwd=self.scene.work, env=env, size=self.size) as self._pane:
             self._pane.see("New session")
             yield
+
+    def words(self, desk: user.Desk, session_id: str) -> list[str]:
+        """What starts it."""
+        how = ["attach", "--full-screen", session_id] if session_id else ["tui"]
+        return [*desk.command, *how, *self.connect]
 
     def send(self, text: str) -> None:
         self._pane.type(text)
@@ -246,6 +250,16 @@ class Terminal(Face):
         self._pane.see("again leaves")
         self._pane.press("C-c")
         assert self._pane.exit_code() == 0
+
+
+class RichClient(Terminal):
+    """The same one, as `rich_client.py` starts it: in a new session of its directory, or in one that is named."""
+
+    kind = "rich client"
+
+    def words(self, desk: user.Desk, session_id: str) -> list[str]:
+        path = Path(__file__).parents[2] / "rich_client.py"
+        return [sys.executable, str(path), *([session_id] if session_id else []), *self.connect]
 
 
 class Line(Face):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.page.browser import need_chromium
 from tests.page.serve_page import HOLD
-from tests.pairs.faces import FACES, call, scene
+from tests.pairs.faces import FACES, RichClient, call, scene
 
 STEPS = [
     call("printf asked > a.txt", "write", text=f"The first half, {HOLD} and the second half."),
@@ -24,8 +24,9 @@ PAIRS = [
         id="-".join(pair),
         marks=[pytest.mark.slow] if pair == ("editor", "line") else [pytest.mark.system],
     )
-    for pair in itertools.permutations(FACES, 2)
+    for pair in [*itertools.permutations(FACES, 2), ("rich", "line"), ("line", "rich")]
 ]
+KINDS = {**FACES, "rich": RichClient}
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
@@ -36,7 +37,7 @@ def test_a_second_client_of_the_other_kind_follows_and_answers(
     if "page" in (first, second):
         need_chromium()
     with scene(tmp_path, *STEPS) as stage:
-        one, two = FACES[first](stage), FACES[second](stage)
+        one, two = KINDS[first](stage), KINDS[second](stage)
         with one.open():
             one.send("Write two files.")
             one.see("The first half")
