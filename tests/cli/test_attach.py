@@ -142,6 +142,27 @@ def test_a_client_that_dies_leaves_its_turn(served: CliEnvironment) -> None:
     assert (served.work / "done").exists()
 
 
+def test_a_message_without_a_connection_is_dropped_by_ctrl_c(served: CliEnvironment) -> None:
+    """The server is gone: a message waits for it and says so; Ctrl-C drops it, after which lines are read again."""
+    with talking(served, *served.script(say("First."), say("Second.")), "hello") as one:
+        one.expect("First.")
+        one.expect("> $")
+        served.kill_server()
+        one.expect("Lost the connection to the server")
+        one.sendline("never")
+        one.expect("once there is a connection again")
+        one.sendintr()
+        one.expect("dropped")
+        served.start_server()
+        one.expect("Reconnected")
+        one.sendline("again")
+        one.expect("Second.")
+        one.expect("tokens in")
+        assert leave(one) == 0
+    events = served.events(served.sessions()[0]["id"])
+    assert "never" not in json.dumps([one for one in events if one["type"] == "message.user"])
+
+
 def test_a_server_that_dies_in_mid_turn(served: CliEnvironment) -> None:
     """kill -9 of the server: terminals say so and come back by themselves; nothing that was recorded is lost, the call
     that ran is shown as interrupted, and is not begun again."""

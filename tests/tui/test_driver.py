@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cli.desk import Desk, say
+from tests.cli.environment import CliEnvironment, say
 from tests.tui.test_terminal import expect_all, leave, terminal
 
 from jaato.tui.driver import PASTE_BEGINS, PASTE_ENDS, PasteFilter
@@ -35,7 +35,7 @@ def test_a_paste_has_no_escape_however_it_is_read(parts: list[str], cuts: list[i
 
 def test_no_byte_and_no_paste_is_read_as_a_key_it_is_not(tmp_path: Path) -> None:
     """A byte that is no UTF-8 is a character like any other; colours in a paste send none of its lines."""
-    desk = Desk(tmp_path)
+    desk = CliEnvironment(tmp_path)
     with terminal(desk, *desk.command, "tui", "--no-daemon", *desk.script(say("Answer."))) as child:
         child.expect("ready")
         os.write(child.child_fd, b"\xff\xfe|")

@@ -26,11 +26,13 @@ from jaato.cli.repl.slash_commands import ALIASES, COMMANDS, run_slash_command
 from jaato.cli.signals import flush_streams, get_handled_signals
 from jaato.client.connection import Client
 from jaato.client.session import RemoteSession
-from jaato.errors import JaatoError, SessionBusy
+from jaato.errors import JaatoError, ServerGone, SessionBusy
 from jaato.protocol.commands import ClientConfig, File, MessageSend, SessionCreate, SessionDetach
 from jaato.protocol.events import InitProgress
 from jaato.protocol.frames import Opened, Settled, Taken
 
+WAITS = "(sent once there is a connection again; Ctrl-C drops it)"
+DROPPED = "(dropped; if the connection was lost after you sent it, it may have arrived)"
 MAX_INTERRUPTS = 3
 """How often Ctrl-C is pressed in one turn until the program exits."""
 DETACH_TIMEOUT_S = 5.0
@@ -65,6 +67,8 @@ class Repl:
         self._connection = connection
         self._task: asyncio.Task[Any]
         self._tasks: set[asyncio.Task[None]] = set()
+        self._sending: asyncio.Task[Any] | None = None
+        """Sends the newest message."""
         self._typed: list[str] = []
         """Lines that were typed before a question."""
         self._begun = ""
@@ -268,11 +272,20 @@ class Repl:
         self.output.interrupts = 0
         self.output.sent.append(text)
         files, self.attachments = self.attachments, []
+        if not self.client.connected:
+            self.console.note(WAITS, "dim")
         try:
             message = MessageSend(
                 session_id=self.session.id, text=text, files=files, check_prompt=check_prompt
             )
-            taken = await self.client.ask(message)
+            self._sending = asyncio.get_running_loop().create_task(self.client.ask(message))
+            try:
+                await asyncio.wait([self._sending])
+            finally:
+                self._sending.cancel()  # without effect on one that is done
+            if self._sending.cancelled():
+                raise ServerGone(DROPPED)
+            taken = self._sending.result()
         except JaatoError as error:
             self.output.sent.remove(text)
             self.attachments = files
@@ -330,7 +343,10 @@ class Repl:
         self.output.changed.set()
 
     def _interrupt(self) -> None:
-        """Interrupt the turn; repeated interrupts exit the program."""
+        """Drop a message that waits for the connection, else interrupt the turn; repeated interrupts exit the program."""
+        if self._sending is not None and not self._sending.done() and not self.client.connected:
+            self._sending.cancel()
+            return
         if not self.output.busy:
             if self.creation is not None and self._working_subagents():
                 self.console.note("Subagents are stopped; completed work is kept.", "yellow")
