@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.page.browser import need_chromium
 from tests.page.serve_page import HOLD
-from tests.pairs.faces import FACES, RichClient, call, scene
+from tests.pairs.faces import FACES, Face, RichClient, call, scene
 
 STEPS = [
     call("printf asked > a.txt", "write", text=f"The first half, {HOLD} and the second half."),
@@ -26,7 +26,7 @@ PAIRS = [
     )
     for pair in [*itertools.permutations(FACES, 2), ("rich", "line"), ("line", "rich")]
 ]
-KINDS = {**FACES, "rich": RichClient}
+KINDS: dict[str, type[Face]] = {**FACES, "rich": RichClient}
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
