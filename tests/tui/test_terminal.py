@@ -366,6 +366,26 @@ def test_nothing_is_written_at_rest(tmp_path: Path) -> None:
         leave(child)
 
 
+def test_a_message_that_the_server_does_not_take_is_shown(tmp_path: Path) -> None:
+    """The server is silent: the message is shown as waiting, and is a draft again for one who leaves then."""
+    with Desk(tmp_path).serving() as desk:
+        words = [*desk.command, "tui", *desk.script(say("First."))]
+        found = re.search(r"process (\d+)", desk.run("serve", "--status").stdout)
+        assert found is not None
+        with terminal(desk, *words) as child:
+            child.expect("ready")
+            os.kill(int(found[1]), signal.SIGSTOP)
+            try:
+                child.send("are you there\r")
+                child.expect("waits for the server")
+                leave(child)
+            finally:
+                os.kill(int(found[1]), signal.SIGCONT)
+        with terminal(desk, *words) as child:
+            expect_all(child, "are you there", "ready")
+            leave(child)
+
+
 def test_it_ends_while_a_list_waits_for_the_server(tmp_path: Path) -> None:
     """The server does not answer: the list of sessions takes keys, and Ctrl+C twice ends the program."""
     with (

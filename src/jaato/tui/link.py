@@ -33,6 +33,8 @@ from jaato.tui.transcript.lines import shorten_path
 Connection = AbstractAsyncContextManager[tuple[Client, str, SessionCreate | None]]
 HISTORY_PAGE = 100
 DETACH_TIMEOUT_S = 2.0
+SILENCE_S = 0.5
+"""How long a server may take to accept a message until that is shown as waiting."""
 
 
 class Notes:
@@ -92,10 +94,10 @@ class Link:
         """Called with queued messages that are not sent, as the turn was stopped or another session is opened."""
         self.on_unsent_changed: Callable[[], None] = lambda: None
         """Called when `unsent` has changed."""
-        self._sending: list[str] = []
-        """Messages that the server has not taken yet."""
-        self._answering = 0
-        """Answers that it has not taken yet."""
+        self._waiting: dict[UserBlock, str] = {}
+        """Messages that wait for the connection or the server, by their blocks."""
+        self._asking = 0
+        """Messages and answers without a reply."""
         self.start_server: Callable[[], object] | None = None
         """Starts the user's server if it is not running; None for another server, which is not ours to start."""
         self.progress = ""
@@ -132,11 +134,10 @@ class Link:
 
     @property
     def unsent(self) -> list[str]:
-        """The messages that no server has: without a connection those that wait for one, then the queued ones."""
+        """The messages of which no server is known to have them: those that wait for one, then the queued ones."""
         if not self.is_open:
             return []
-        sending = [] if self.client.connected else self._sending
-        return [*sending, *(text for text, _ in self.conversation.queued.values())]
+        return [*self._waiting.values(), *(text for text, _ in self.conversation.queued.values())]
 
     async def run(self, first: str = "") -> None:
         """Connect, open the session, send the first message, and stay until `close` or the end of the connection. Raises
@@ -378,26 +379,40 @@ class Link:
                 raise
 
     async def send(self, text: str, *, check_prompt: bool = False) -> None:
-        """Send a message; without a connection once there is one again. Raises `JaatoError`."""
+        """Send a message, which is shown as one that waits while there is no connection or no reply. Raises `JaatoError`."""
         files, self.attachments = self.attachments, []
-        waiting: UserBlock | None = None
-        if not self.client.connected:
-            waiting = self.conversation.add_waiting(text)
-            self._need_server()
         message = MessageSend(session_id=self.session.id, text=text, files=files, check_prompt=check_prompt)
-        self._sending.append(text)
-        self.on_unsent_changed()
+        self._asking += 1
+        asked = asyncio.get_running_loop().create_task(self.client.ask(message))
+        waiting: UserBlock | None = None
         try:
-            await self.client.ask(message)
+            await asyncio.wait([asked], timeout=SILENCE_S if self.client.connected else 0)
+            if not asked.done():
+                waiting = self._show_waiting(text)
+            await asked
         except JaatoError:
             self.attachments = files
             raise
         finally:
-            self._sending.remove(text)
-            self.on_unsent_changed()
+            self._asking -= 1
+            asked.cancel()  # without effect on one that is done
             if waiting is not None:
                 self.conversation.drop_block(waiting)
+                del self._waiting[waiting]
+                self.on_unsent_changed()
                 self.changed()
+
+    def _show_waiting(self, text: str) -> UserBlock:
+        """Show a message that waits, and start the server if there is none."""
+        waiting = self.conversation.add_waiting(
+            text, "the server" if self.client.connected else "the connection"
+        )
+        self._waiting[waiting] = text
+        self.on_unsent_changed()
+        if not self.client.connected:
+            self._need_server()
+        self.changed()
+        return waiting
 
     async def answer(self, question: Question, answer: Answer | list[str | None]) -> None:
         """Answer a question; another client may have been faster. Raises `JaatoError`."""
@@ -408,14 +423,14 @@ class Link:
             self.conversation.note("The answer is sent once there is a connection again.", "yellow")
             self._need_server()
         self.conversation.own_answers.add(question.question_id)
-        self._answering += 1
+        self._asking += 1
         try:
             settled = await self.client.ask(command)
         except JaatoError:
             self.conversation.own_answers.discard(question.question_id)
             raise
         finally:
-            self._answering -= 1
+            self._asking -= 1
         if isinstance(settled, Settled) and not settled.accepted and settled.answer:
             self.conversation.note(late_answer_text(settled.by, settled.answer), "yellow")
             self.changed()
@@ -437,7 +452,7 @@ class Link:
         self.state = "connected" if connected else "reconnecting"
         if not connected and self.is_open:
             self.start(self._resume())
-            if self._sending or self._answering:
+            if self._asking:
                 self._need_server()
         self.changed()
 

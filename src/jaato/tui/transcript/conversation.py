@@ -368,9 +368,9 @@ class Conversation:
         for line in lines:
             self._presence.add(line, "dim", keep=MAX_PRESENCE_LINES)
 
-    def add_waiting(self, text: str) -> UserBlock:
-        """Add a message that waits for the connection."""
-        block = UserBlock(text, "waits for the connection")
+    def add_waiting(self, text: str, reason: str) -> UserBlock:
+        """Add a message that waits for the server or the connection."""
+        block = UserBlock(text, f"waits for {reason}")
         self._add(self.state.root_agent_id, block)
         return block
 
