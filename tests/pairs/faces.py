@@ -207,7 +207,7 @@ class Terminal(Face):
             self._pane.see("New session")
             yield
 
-    def words(self, desk: user.Desk, session_id: str) -> list[str]:
+    def words(self, desk: user.CliEnvironment, session_id: str) -> list[str]:
         """What starts it."""
         how = ["attach", "--full-screen", session_id] if session_id else ["tui"]
         return [*desk.command, *how, *self.connect]
@@ -257,7 +257,7 @@ class RichClient(Terminal):
 
     kind = "rich client"
 
-    def words(self, desk: user.Desk, session_id: str) -> list[str]:
+    def words(self, desk: user.CliEnvironment, session_id: str) -> list[str]:
         path = Path(__file__).parents[2] / "rich_client.py"
         return [sys.executable, str(path), *([session_id] if session_id else []), *self.connect]
 

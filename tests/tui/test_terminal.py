@@ -328,7 +328,7 @@ def test_an_answer_that_no_server_has_taken_starts_one(tmp_path: Path) -> None:
 
 def test_a_message_that_waits_for_the_connection_is_no_lost_one(tmp_path: Path) -> None:
     """The server is gone and that of another place: who leaves finds the message in the prompt again."""
-    with Desk(tmp_path).serving() as desk:
+    with CliEnvironment(tmp_path).serving() as desk:
         socket = str(Path(desk.env["XDG_RUNTIME_DIR"]) / "jaato" / "jaato.sock")
         words = ["tui", "--connect", socket, *desk.script(say("First."))]
         with terminal(desk, *desk.command, *words) as child:
@@ -368,7 +368,7 @@ def test_nothing_is_written_at_rest(tmp_path: Path) -> None:
 
 def test_a_message_that_the_server_does_not_take_is_shown(tmp_path: Path) -> None:
     """The server is silent: the message is shown as waiting, and is a draft again for one who leaves then."""
-    with Desk(tmp_path).serving() as desk:
+    with CliEnvironment(tmp_path).serving() as desk:
         words = [*desk.command, "tui", *desk.script(say("First."))]
         found = re.search(r"process (\d+)", desk.run("serve", "--status").stdout)
         assert found is not None
@@ -389,7 +389,7 @@ def test_a_message_that_the_server_does_not_take_is_shown(tmp_path: Path) -> Non
 def test_it_ends_while_a_list_waits_for_the_server(tmp_path: Path) -> None:
     """The server does not answer: the list of sessions takes keys, and Ctrl+C twice ends the program."""
     with (
-        Desk(tmp_path).serving() as desk,
+        CliEnvironment(tmp_path).serving() as desk,
         terminal(desk, *desk.command, "tui", *desk.script(say("x"))) as child,
     ):
         child.expect("ready")
