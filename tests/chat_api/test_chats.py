@@ -149,6 +149,26 @@ def test_what_front_ends_make_of_an_answer(tmp_path: Path, kept: str) -> None:
     anyio.run(main)
 
 
+def test_a_chat_with_files(tmp_path: Path) -> None:
+    """What Open WebUI puts before the newest message in a chat with files, and removes later, is no edit."""
+
+    async def main() -> None:
+        async with serving(tmp_path, [Step("one"), Step("two"), Step("three"), Step("four")]) as api:
+            front = Front(api, "chat")
+            for text in ("first", "second", "third"):
+                await front.say(
+                    "### Task:\nRespond to the user query using the provided context.\n\n<context>\n"
+                    f'<source id="1">parrots </context> of {text}\n</source>\n</context>\n\n{text}'
+                )
+                front.messages[-2] = ("user", text)
+            assert len(api.sessions()) == 1
+            front.messages[-2:] = []
+            await front.say("third, edited")
+            assert len(api.sessions()) == 2
+
+    anyio.run(main)
+
+
 def test_a_chat_that_began_elsewhere(tmp_path: Path) -> None:
     """A chat whose first messages another model has answered begins with them; one with another model is another session."""
 

@@ -141,6 +141,26 @@ def test_parameters_that_change_nothing(tmp_path: Path) -> None:
     anyio.run(main)
 
 
+@pytest.mark.parametrize("field", ["tools", "functions"])
+def test_tools_of_a_front_end(tmp_path: Path, field: str) -> None:
+    """A chat front end offers its tools with every message, and is answered without them; calls that it requires are refused."""
+
+    async def main() -> None:
+        body = {"model": "jaato", "messages": HI, field: [{"type": "function", "function": {"name": "now"}}]}
+        chat = {"X-OpenWebUI-Chat-Id": "c"}
+        async with serving(tmp_path, [lambda _: Step("ok")] * 9) as api:
+            for choice in ("auto", None):
+                answer = await post(api, json.dumps(body | {"tool_choice": choice}), **chat)
+                assert answer.json()["choices"][0]["message"]["content"] == "ok"
+            for choice in ("required", {"type": "function", "function": {"name": "now"}}, 7):
+                answer = await post(api, json.dumps(body | {"tool_choice": choice}), **chat)
+                assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
+            refused = await post(api, json.dumps(body))
+            assert "X-OpenWebUI-Chat-Id" in refused.json()["error"]["message"]
+
+    anyio.run(main)
+
+
 def test_size_method_and_path(tmp_path: Path) -> None:
     """A huge body is 413, another method 405 with Allow; the registry's paths stay the registry's."""
 

@@ -27,6 +27,10 @@ PROMPTS = {
 OWN = {
     "a question about tasks": "### Task:\nRead a.txt",
     "retrieved documents": "### Task:\nRespond to the user query using the provided context.\n<context>a</context>\nHi",
+    "a retrieved conversation": (
+        "### Task:\nRespond to the user query using the provided context.\n"
+        f"<context>{CHAT}</context>\nWhat is it about?"
+    ),
     "a title": "Please provide a concise, 5-word-or-less title for the conversation we had yesterday",
 }
 
@@ -76,6 +80,21 @@ def test_marks(tmp_path: Path, mark: dict[str, Any]) -> None:
             answer = await api.ask(("system", "Be brief."), ("user", "Anything"), **mark)
             assert answer.choices[0].message.content == "aside"
             assert api.sessions() == []
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "value"),
+    [*((prompt, "") for prompt in PROMPTS.values()), (PROMPTS["Open WebUI, title"], "none")],
+)
+def test_the_header_decides(tmp_path: Path, prompt: str, value: str) -> None:
+    """A front end that sends the header sends it empty with messages of users, whatever those look like."""
+
+    async def main() -> None:
+        async with serving(tmp_path, [Step("agent"), Step("aside", purpose="task")]) as api:
+            answer = await api.ask(("user", prompt), extra_headers={"X-OpenWebUI-Task": value})
+            assert answer.choices[0].message.content == "agent"
 
     anyio.run(main)
 

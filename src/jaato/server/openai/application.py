@@ -97,7 +97,7 @@ class Application:
             raise
         if body is None:
             return
-        request = parse_request(body)
+        request = parse_request(body, is_chat=any(values(scope, name) for name in CHAT_HEADERS))
         choice = await self._models.find(request.model)
         source: Source
         if is_task(scope, request):

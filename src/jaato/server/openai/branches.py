@@ -24,6 +24,8 @@ CLOSING = {
     for name in ("details", "thinking", "think")
 }
 """What front ends put around the reasoning of an answer, which is no part of it."""
+RETRIEVED = re.compile(r"### Task:\s.*</context>\s*(?=\S)", re.DOTALL)
+"""What Open WebUI puts before the newest message, and before no other, in a chat with files."""
 
 
 class Exchange(msgspec.Struct):
@@ -69,12 +71,18 @@ def normalize(text: str) -> str:
     return " ".join([*kept, *text[end:].split()])
 
 
+def normalize_question(text: str) -> str:
+    """A message of the user without what a front end has retrieved for it."""
+    retrieved = RETRIEVED.match(text)
+    return normalize(text[retrieved.end() :] if retrieved else text)
+
+
 def sent_exchanges(dialogue: Sequence[ChatMessage]) -> list[Exchange]:
     """The exchanges of a front end's messages."""
     found: list[Exchange] = []
     for message in dialogue:
         if message.role == "user":
-            found.append(Exchange(normalize(message.text), []))
+            found.append(Exchange(normalize_question(message.text), []))
         elif message.role == "assistant" and found:
             found[-1].answers.append(normalize(message.text))
     return found
@@ -91,7 +99,7 @@ def known_exchanges(state: State) -> list[Exchange]:
         if isinstance(entry, MessageUser) and entry.message.source == "user":
             current = None
             if entry.message.once.startswith(ONCE):
-                current = Exchange(normalize(entry.message.words), [], entry.seq)
+                current = Exchange(normalize_question(entry.message.words), [], entry.seq)
                 found.append(current)
         elif isinstance(entry, MessageModel) and current is not None:
             current.answers.append(normalize(entry.message.text))

@@ -141,8 +141,8 @@ class ChatRequest(msgspec.Struct):
 DECODER = msgspec.json.Decoder(ChatRequest)
 
 
-def parse_request(body: bytes) -> ChatRequest:
-    """The request in a body, checked. Raises `RequestError`."""
+def parse_request(body: bytes, *, is_chat: bool = False) -> ChatRequest:
+    """The request in a body, checked; that of a chat may offer tools. Raises `RequestError`."""
     try:
         request = DECODER.decode(body)
     except msgspec.ValidationError as error:
@@ -151,6 +151,7 @@ def parse_request(body: bytes) -> ChatRequest:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise invalid(f"The body is no JSON that can be read: {error}.") from None
     check_parameters(request)
+    check_tools(request, is_chat=is_chat)
     check_messages(request)
     return request
 
@@ -169,19 +170,29 @@ def check_parameters(request: ChatRequest) -> None:
         raise invalid("Only one answer can be given: leave out n, or send 1.", "n", unsupported)
     if request.logprobs:
         raise invalid("An agent's answer has no logprobs: leave the parameter out.", "logprobs", unsupported)
-    if (request.tools or request.functions) and request.tool_choice != "none":
-        raise invalid(
-            "The agent has tools of its own and calls none of the client's: switch function calling of the "
-            "client off (in Open WebUI: Function Calling = Default and no tools), or leave the parameter out.",
-            "tools" if request.tools else "functions",
-            unsupported,
-        )
     if request.output_limit is not None and request.output_limit < 1:
         raise invalid("max_tokens is a number above zero.", "max_tokens")
     if request.temperature is not None and not 0 <= request.temperature <= 2:
         raise invalid("temperature is a number from 0 to 2.", "temperature")
     if len(request.stops or ()) > MAX_STOPS or not all(request.stops or ()):
         raise invalid(f"stop has at most {MAX_STOPS} texts, none of them empty.", "stop")
+
+
+def check_tools(request: ChatRequest, *, is_chat: bool) -> None:
+    """Raise `RequestError` for tools of the client, which no agent calls. A chat front end offers its tools with every message and
+    does without calls; a program that offers some needs them."""
+    if not (request.tools or request.functions) or request.tool_choice == "none":
+        return
+    is_optional = request.tool_choice in (None, "auto")
+    if is_chat and is_optional:
+        return
+    raise invalid(
+        "The agent has tools of its own and calls none of the client's: leave the parameter out, or send tool_choice "
+        "none. The tools that a chat front end offers are ignored if it sends the chat's id, such as with the header "
+        "X-OpenWebUI-Chat-Id.",
+        "tools" if request.tools else "functions",
+        "unsupported_parameter",
+    )
 
 
 def check_messages(request: ChatRequest) -> None:
@@ -193,7 +204,8 @@ def check_messages(request: ChatRequest) -> None:
     last = len(request.messages) - 1
     if request.newest.role != "user":
         raise invalid(
-            f"The last message is to be answered, so it is one of the user, not of the role {request.newest.role}.",
+            f"The last message is to be answered, so it is one of the user, not of the role {request.newest.role}. To "
+            "have an answer continued, send a message that asks for it.",
             f"messages[{last}].role",
         )
     if not request.newest.text.strip() and not request.newest.parts:

@@ -19,7 +19,9 @@ from jaato.server.openai.wire import Outcome
 
 HEADER = b"x-openwebui-task"
 PROMPTS: Sequence[re.Pattern[str]] = [
-    re.compile(r"### Task:\s.*<chat_history>", re.DOTALL),
+    re.compile(
+        r"### Task:\s(?!Respond to the user query using the provided context).*<chat_history>", re.DOTALL
+    ),
     re.compile(r"Your task is to reflect the speaker's likely facial expression through a fitting emoji\."),
     re.compile(
         r"You have been provided with a set of responses from various models to the latest user query"
@@ -42,11 +44,13 @@ def header_value(scope: Scope, name: bytes) -> str:
 
 def is_task(scope: Scope, request: ChatRequest) -> bool:
     """Whether a front end asks for itself: by the model, the header, a field of the body, or the prompt."""
+    given = values(scope, HEADER)
+    if request.model != TASK and given and not given[0].startswith("{{"):
+        return bool(header_value(scope, HEADER))
     metadata = request.metadata if isinstance(request.metadata, dict) else {}
     marks = (metadata.get("task"), request.task)
     return (
         request.model == TASK
-        or bool(header_value(scope, HEADER))
         or any(isinstance(mark, str) and mark for mark in marks)
         or any(prompt.match(request.newest.text.lstrip()) for prompt in PROMPTS)
     )
