@@ -14,6 +14,7 @@ import pytest
 from tests.chat_api.api import Api, serving
 
 from jaato.abc.provider import ModelRequest
+from jaato.agent.retry import RetryPolicy
 from jaato.client.state import apply
 from jaato.protocol.events import (
     AgentCreated,
@@ -29,6 +30,7 @@ from jaato.protocol.events import (
 from jaato.protocol.events.state import State
 from jaato.protocol.messages import Media, Message, Text, Thinking, ToolCall, ToolResult, Usage
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
+from jaato.server.openai import errors
 from jaato.server.openai.answer import AnswerFold, escape_markdown
 
 WRITE = ScriptedCall("writeNewFile", {"path": "a.txt", "content": "x"})
@@ -150,6 +152,74 @@ def test_a_denied_call_is_in_the_text(tmp_path: Path) -> None:
             assert not (api.work / "a.txt").exists()
 
     anyio.run(main)
+
+
+def test_an_open_question_is_in_the_text(tmp_path: Path) -> None:
+    """A question of the model that no one can answer is part of the answer, as text without markup."""
+
+    async def main() -> None:
+        asks = {"context": "c", "questions": ["Which\n# ![x](https://evil.example)?", {"question": "Why?"}]}
+        script = [Step("I ask.", calls=[ScriptedCall("request_clarification", asks)]), Step("I assume.")]
+        async with serving(tmp_path, script) as api:
+            text = (await api.ask(("user", "Do it"))).choices[0].message.content
+            first, note, last = text.split("\n\n")
+            assert (first, last) == ("I ask.", "I assume.")
+            assert note.startswith(
+                "> No one could answer this here: Which # !\\[x](https://evil.example)? Why? "
+            )
+            assert "\n" not in note
+
+    anyio.run(main)
+
+
+def test_a_running_call_is_shown(tmp_path: Path) -> None:
+    """The line of a call begins when the call does, and is completed at its end."""
+
+    async def main() -> None:
+        nap = Step(calls=[ScriptedCall("run", {"command": "sleep 0.5; echo a"})])
+        async with serving(tmp_path, [nap, Step("Awake.")], yes=True) as api:
+            stream = await api.ask(("user", "Nap"), stream=True)
+            deltas = [one.choices[0].delta async for one in stream]
+            lines = [delta.reasoning_content for delta in deltas if getattr(delta, "reasoning_content", None)]
+            assert lines[0] == "`run(command=sleep 0.5; echo a)`"
+            assert lines[1].startswith(": done in ")
+
+    anyio.run(main)
+
+
+def test_calls_at_once() -> None:
+    """Of the calls that an agent runs at once, one is shown at a time; each has its outcome in a line of its own."""
+    head: dict[str, Any] = {"session_id": "s", "agent_id": "a"}
+    fold = AnswerFold(State(session_id="s", root_agent_id="a"), "chat:x")
+    user = Message("user", [Text("Hi")], once="chat:x")
+    events: list[Event] = [MessageUser(**head, seq=1, message=user, turn_id="t")]
+    for at, (call, agent) in enumerate((("1", "a"), ("2", "a"), ("3", "a"), ("4", "b")), 2):
+        events.append(
+            ToolCallStart(session_id="s", agent_id=agent, seq=at, call_id=call, tool=f"t{call}", arguments={})
+        )
+    for at, (call, agent) in enumerate((("2", "a"), ("1", "a"), ("4", "b"), ("3", "a")), 6):
+        result = ToolResult(call, f"t{call}", ok=True)
+        events.append(
+            ToolCallEnd(
+                session_id="s",
+                agent_id=agent,
+                seq=at,
+                call_id=call,
+                tool=f"t{call}",
+                result=result,
+                duration_s=1,
+            )
+        )
+    text = "".join(piece.text for event in events for piece in fold.feed(event))
+    assert text.splitlines() == [
+        "`t1()`",
+        "`t4()`",
+        "`t2()`: done in 1.0 s",
+        "`t1()`: done in 1.0 s",
+        "`t3()`",
+        "`t4()`: done in 1.0 s",
+        "`t3()`: done in 1.0 s",
+    ]
 
 
 def test_hostile_arguments(tmp_path: Path) -> None:
@@ -296,13 +366,15 @@ def test_a_failure_before_any_text(tmp_path: Path, code: str, status: int) -> No
     anyio.run(main)
 
 
-def test_a_failure_after_a_call_is_not_repeated(tmp_path: Path) -> None:
+def test_a_failure_after_a_call_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The SDK repeats a request that the provider has refused, but not one whose calls were run."""
+    monkeypatch.setattr(errors, "RETRY_AFTER_S", 1)
 
     async def main() -> None:
         script = [Step(error="provider_unavailable")] * 20 + [Step("never")]
         for steps, sent in ([Step(calls=[WRITE])], 1), ([], 2):
-            async with serving(tmp_path / str(sent), [*steps, *script]) as api:
+            retry = RetryPolicy(first_s=0.01)
+            async with serving(tmp_path / str(sent), [*steps, *script], retry=retry) as api:
                 sdk = api.sdk.with_options(max_retries=1)
                 with pytest.raises(openai.InternalServerError):
                     await sdk.chat.completions.create(

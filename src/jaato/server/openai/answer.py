@@ -55,9 +55,14 @@ def escape_markdown(text: str) -> str:
     return text.translate(MARKUP)
 
 
-def answer_hint(session_id: str) -> str:
-    """How a person can answer the questions of a chat."""
-    return f"answer at a terminal while the agent works: jaato attach {session_id}"
+def unanswered(event: ToolCallEnd) -> list[str]:
+    """The questions that the model has asked with this call and that were left open."""
+    given = event.result.result
+    if event.tool != "request_clarification" or not isinstance(given, dict):
+        return []
+    if given.get("answered"):
+        return [str(question) for question in given.get("left_open", ())]
+    return [str(question) for question, _ in given.get("qa_pairs", ())]
 
 
 class Piece(NamedTuple):
@@ -65,10 +70,6 @@ class Piece(NamedTuple):
 
     kind: Kind
     text: str
-
-
-STARTED = Piece("reasoning", "")
-"""Nothing yet, but the model has answered: a stream starts with it."""
 
 
 class AnswerFold:
@@ -84,6 +85,12 @@ class AnswerFold:
         self._in_line = False
         """Whether the reasoning so far ends within a line."""
         self._calls: dict[str, dict[str, Any]] = {}
+        self._waiting: dict[str, ToolCallStart] = {}
+        """Running calls that have no line yet, by id: of the calls that an agent runs at once, one is shown at a time."""
+        self._shown: dict[str, str] = {}
+        """By agent, its running call that has a line."""
+        self._open_call = ""
+        """The call whose line is not complete, if it is the last one."""
         self._gap = False
         self.completed: TurnCompleted | None = None
 
@@ -112,6 +119,11 @@ class AnswerFold:
         elif self._turn_id:
             yield from self._pieces(event)
 
+    def catch_up(self, message: MessageUser, now: SessionInfo) -> Iterator[Piece]:
+        """The pieces so far of the turn that a message has begun."""
+        yield from self.feed(message)
+        yield from self.feed(now)
+
     def _catch_up(self, state: State) -> Iterator[Piece]:
         """The pieces of a snapshot that stands for events that were left out."""
         self._state = state
@@ -136,7 +148,8 @@ class AnswerFold:
                     yield from self._complete(event)
             case ToolCallStart():  # with the arguments that the user may have edited
                 self._calls[event.call_id] = event.arguments
-                yield STARTED
+                self._waiting[event.call_id] = event
+                yield from self._show_call(event.agent_id)
             case ToolCallEnd():
                 yield from self._called(event)
             case PermissionRequested():
@@ -154,9 +167,11 @@ class AnswerFold:
         sent = self._sent.get(source, 0)
         if offset + len(text) > sent:
             self._sent[source] = offset + len(text)
-            yield self._piece(
-                "reasoning" if source == "thinking" else "content", text[max(0, sent - offset) :]
-            )
+            text = text[max(0, sent - offset) :]
+            if source == "thinking":
+                yield self._piece("reasoning", ("\n" if self._open_call else "") + text)
+            else:
+                yield self._piece("content", text)
 
     def _complete(self, event: MessageModel) -> Iterator[Piece]:
         """What of a reply was not streamed."""
@@ -176,8 +191,20 @@ class AnswerFold:
         if kind == "content":
             text, self._gap = ("\n\n" if self._gap else "") + text, False
         elif text:
+            self._open_call = ""
             self._in_line = not text.endswith("\n")
         return Piece(kind, text)
+
+    def _show_call(self, agent_id: str) -> Iterator[Piece]:
+        """Begin the line of the next running call of an agent, unless another one has a line."""
+        call = next((one for one in self._waiting.values() if one.agent_id == agent_id), None)
+        if call is None or agent_id in self._shown:
+            return
+        self._shown[agent_id] = call.call_id
+        text = self.call_text(agent_id, call.tool, self._waiting.pop(call.call_id).arguments)
+        start = "\n" if self._in_line else ""
+        yield self._piece("reasoning", f"{start}{text}")
+        self._open_call = call.call_id
 
     def _called(self, event: ToolCallEnd) -> Iterator[Piece]:
         """The line of a call that has ended; a denial is part of the answer, with its reason."""
@@ -185,14 +212,33 @@ class AnswerFold:
         call = self.call_text(event.agent_id, event.tool, arguments)
         permission = event.permission
         if permission is not None and permission.decision == "denied":
-            yield from self._reasoning_line(f"{call}: denied")
-            hint = f" Or {answer_hint(self._state.session_id)}." if permission.method == "no_channel" else ""
-            yield from self.note(f"Denied: {call}. {escape_markdown(permission.reason)}{hint}")
+            yield from self._outcome(event, call, "denied")
+            reason = escape_markdown(permission.reason[:1].upper() + permission.reason[1:])
+            if permission.method == "no_channel":
+                reason += f" This session: jaato attach {self._state.session_id}"
+            yield from self.note(f"Denied: {call}. {reason}")
         elif event.result.ok:
-            yield from self._reasoning_line(f"{call}: done in {event.duration_s:.1f} s")
+            yield from self._outcome(event, call, f"done in {event.duration_s:.1f} s")
+            if questions := unanswered(event):
+                text = escape_markdown(" ".join(questions))
+                yield from self.note(
+                    f"No one could answer this here: {text} The agent assumes an answer; correct it in your next message."
+                )
         else:
             why = event.result.error.message if event.result.error is not None else "no reason was given"
-            yield from self._reasoning_line(f"{call}: failed: {escape_markdown(why)}")
+            yield from self._outcome(event, call, f"failed: {escape_markdown(why)}")
+        self._waiting.pop(event.call_id, None)
+        if self._shown.get(event.agent_id) == event.call_id:
+            del self._shown[event.agent_id]
+        yield from self._show_call(event.agent_id)
+
+    def _outcome(self, event: ToolCallEnd, call: str, text: str) -> Iterator[Piece]:
+        """Complete the line of a call, or write the whole of it where other text has followed its beginning."""
+        if self._open_call == event.call_id:
+            self._open_call = ""
+            yield self._piece("reasoning", f": {one_line(text, LINE_CHARS)}\n")
+        else:
+            yield from self._reasoning_line(f"{call}: {text}")
 
     def call_text(self, agent_id: str, tool: str, arguments: Mapping[str, Any]) -> str:
         """A call in short, with the name of its agent if that is a subagent; as code, for front ends render Markdown."""

@@ -28,7 +28,7 @@ from jaato.protocol.frames import Opened
 from jaato.protocol.ids import id_of, is_id, new_id
 from jaato.server.auth.identity import Admission
 from jaato.server.in_memory import connect_in_memory
-from jaato.server.openai.answer import AnswerFold, Piece, answer_hint
+from jaato.server.openai.answer import AnswerFold, Piece
 from jaato.server.openai.branches import ONCE, find_place, sent_exchanges
 from jaato.server.openai.errors import RequestError, refusal_of, refusal_of_error
 from jaato.server.openai.models import Choice
@@ -242,7 +242,7 @@ class TurnAnswer:
     def _denial(self, session_id: str) -> str:
         return (
             "no one can answer permission requests in this chat. Allow such calls by a rule in permissions.json, or "
-            f"{answer_hint(session_id)}"
+            f"answer at a terminal while the agent works: jaato attach {session_id}"
         )
 
     async def _leave(self, client: Client, session: RemoteSession, *, is_over: bool) -> None:
