@@ -170,7 +170,9 @@ def test_background_tasks_outlive_the_answer(tmp_path: Path) -> None:
 
 
 @contextmanager
-def daemon(root: Path, script: Path) -> Iterator[tuple[subprocess.Popen[bytes], openai.OpenAI]]:
+def daemon(
+    root: Path, script: Path, port: int = 0
+) -> Iterator[tuple[subprocess.Popen[bytes], openai.OpenAI]]:
     """`jaato serve` in a process of its own, and the synchronous SDK at it."""
     env = {
         "HOME": str(root),
@@ -185,7 +187,7 @@ def daemon(root: Path, script: Path) -> Iterator[tuple[subprocess.Popen[bytes], 
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "jaato", "serve", "--ipc-socket", str(root / "s.sock")),
-            *("--web-socket", "127.0.0.1:0", "--openai-workspace", str(work)),
+            *("--web-socket", f"127.0.0.1:{port}", "--openai-workspace", str(work)),
         ],
         env=env,
         cwd=root,
@@ -231,9 +233,6 @@ def test_a_restarted_server_knows_the_chat(tmp_path: Path) -> None:
         {"text": "Three."},
     ]
     script.write_text(json.dumps(steps))
-    rules = tmp_path / ".config/jaato"
-    rules.mkdir(parents=True)
-    (rules / "permissions.json").write_text(json.dumps({"allow": ["run"]}))
     chat = {"X-OpenWebUI-Chat-Id": "c"}
     messages: Any = [{"role": "user", "content": "one"}]
     with daemon(tmp_path, script) as (process, sdk):
@@ -280,9 +279,6 @@ def test_a_server_that_stops(tmp_path: Path, is_stream: bool) -> None:
     script.write_text(
         json.dumps([{"calls": [{"name": "run", "arguments": {"command": NAP}}]}, {"text": "Never."}])
     )
-    rules = tmp_path / ".config/jaato"
-    rules.mkdir(parents=True)
-    (rules / "permissions.json").write_text(json.dumps({"allow": ["run"]}))
     body = {"model": "jaato", "messages": [{"role": "user", "content": "one"}], "stream": is_stream}
     with daemon(tmp_path, script) as (process, sdk), ThreadPoolExecutor(1) as pool:
         headers = {"authorization": f"Bearer {sdk.api_key}"}

@@ -13,6 +13,7 @@ from jaato.server.auth.identity import KEY, Admission
 from jaato.server.http.asgi import Receive, Refused, Scope, Send, body_of, values
 from jaato.server.openai.errors import RequestError, error_body, refusal_of_error
 from jaato.server.openai.models import Models
+from jaato.server.openai.repeats import attempt_of
 from jaato.server.openai.requests import parse_request
 from jaato.server.openai.tasks import TaskAnswer, header_value, is_task
 from jaato.server.openai.turns import Chat, TurnAnswer
@@ -103,8 +104,9 @@ class Application:
         if is_task(scope, request):
             source = TaskAnswer(self._models, choice, self._workspace, request)
         else:
-            workspace = self._workspace_of(scope)
-            source = TurnAnswer(self._hub, admission, chat_of(scope), choice, workspace, request)
+            workspace, chat = self._workspace_of(scope), chat_of(scope)
+            attempt = attempt_of(scope, body, chat.chat_id, chat.session, str(workspace))
+            source = TurnAnswer(self._hub, admission, chat, choice, workspace, request, attempt)
         options = request.stream_options
         usage = options is not None and bool(options.include_usage)
         stream = EventStream(scope, send, request.model, include_usage=usage) if request.stream else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,14 @@ import msgspec
 from jaato.client.connection import Client, connect
 from jaato.client.session import RemoteSession
 from jaato.client.state import is_unfinished
-from jaato.errors import JaatoError, SessionBusy, SessionNotFound
+from jaato.errors import ConfigError, JaatoError, SessionBusy, SessionNotFound
 from jaato.protocol.commands import (
     ClientConfig,
     MessageSend,
     SessionCreate,
     SessionDetach,
     SessionFork,
+    TurnContinue,
 )
 from jaato.protocol.events import ClarificationQuestion, Event, PermissionRequested
 from jaato.protocol.frames import Opened
@@ -32,6 +33,7 @@ from jaato.server.openai.answer import AnswerFold, Piece
 from jaato.server.openai.branches import ONCE, find_place, sent_exchanges
 from jaato.server.openai.errors import RequestError, refusal_of, refusal_of_error
 from jaato.server.openai.models import Choice
+from jaato.server.openai.repeats import Attempt, Repeated, find_repeated, find_session
 from jaato.server.openai.requests import ChatRequest, history_of, read_images
 from jaato.server.openai.wire import Outcome
 from jaato.server.sessions.hub import Hub
@@ -64,6 +66,7 @@ class TurnAnswer:
         choice: Choice,
         workspace: Path,
         request: ChatRequest,
+        attempt: Attempt,
     ) -> None:
         self._hub = hub
         self._admission = admission
@@ -71,6 +74,7 @@ class TurnAnswer:
         self._choice = choice
         self._workspace = workspace
         self._request = request
+        self._attempt = attempt
         self._files = read_images(request.newest)
         self._history = history_of(request.dialogue[:-1], ONCE)
         self.outcome = Outcome()
@@ -83,8 +87,9 @@ class TurnAnswer:
                 connect(transport=transport, name="OpenAI API") as client,
             ):
                 await client.ask(ClientConfig(answers=False, info=False))
-                session = await self._open(client)
-                async with aclosing(self._follow(client, session)) as pieces:
+                repeated = await self._find_repeated(client) if self._attempt.is_repeated else None
+                session = repeated.session if repeated is not None else await self._open(client)
+                async with aclosing(self._follow(client, session, repeated)) as pieces:
                     async for piece in pieces:
                         yield piece
         except JaatoError as error:
@@ -98,7 +103,47 @@ class TurnAnswer:
             return await self._open_named(client, self._chat.session)
         if self._chat.chat_id:
             return await self._open_branch(client)
-        return await self._create(client, "", new=True)
+        if not self._attempt.key:
+            return await self._create(client, "", new=True)
+        word = self._key_word()
+        return await self._create(client, word, new=not await is_stored(client, id_of("s", word)))
+
+    async def _find_repeated(self, client: Client) -> Repeated | None:
+        """The turn that this request has begun before, if its answer can still be given; its session is attached."""
+        for name in await self._candidates():
+            try:
+                session = await client.attach(name)
+            except SessionNotFound:
+                return None
+            found = await find_repeated(session, self._attempt)
+            if found is not None and found.failed is None:
+                return found
+            await session.leave()
+            if found is not None:
+                found.check_undone()
+                return None
+        return None
+
+    async def _candidates(self) -> Sequence[str]:
+        """The sessions in which a repeated request may have begun its turn."""
+        if self._chat.session:
+            return [self._chat.session]
+        if self._chat.chat_id:
+            return [id_of("s", word) for word in self._branch_words()]
+        if self._attempt.key:
+            return [id_of("s", self._key_word())]
+        found = await find_session(self._hub.store, self._attempt.once)
+        return [] if found is None else [found]
+
+    def _key_word(self) -> str:
+        return word_of("request", self._attempt.digest)
+
+    def _branch_words(self) -> Sequence[str]:
+        """The idempotency keys of the sessions of a chat: of its versions, in the order of their making."""
+        return [
+            word_of("chat", self._chat.chat_id, self._request.model, str(number))
+            for number in range(MAX_BRANCHES)
+        ]
 
     async def _open_named(self, client: Client, name: str) -> RemoteSession:
         """The session with this id or name, else a new one of the name; its history is not compared."""
@@ -116,14 +161,10 @@ class TurnAnswer:
     async def _open_branch(self, client: Client) -> RemoteSession:
         """The branch of the chat whose history is that of the request; where there is none, a new one: a fork before an edited
         message, or a session that begins with the messages of the request."""
-        words = [
-            word_of("chat", self._chat.chat_id, self._request.model, str(number))
-            for number in range(MAX_BRANCHES)
-        ]
         sent = sent_exchanges(self._request.dialogue)
         forks: list[tuple[int, int, str]] = []
         free = ""
-        for word in words:
+        for word in self._branch_words():
             session_id = id_of("s", word)
             try:
                 session = await client.attach(session_id)
@@ -187,32 +228,33 @@ class TurnAnswer:
 
     # --- the turn ------------------------------------------------------------------------------------------------
 
-    async def _follow(self, client: Client, session: RemoteSession) -> AsyncGenerator[Piece]:
-        """Send the message; the pieces of the answer, to the end of the turn."""
-        once = f"{ONCE}{new_id('m')}"
-        fold = AnswerFold(session.state, once)
+    async def _follow(
+        self, client: Client, session: RemoteSession, repeated: Repeated | None
+    ) -> AsyncGenerator[Piece]:
+        """Send the message, unless it was sent before; the pieces of the answer, to the end of the turn."""
+        once = f"{self._attempt.once}{new_id('m')}"
+        fold = AnswerFold(session.state, once if repeated is None else repeated.message.message.once)
         waits: dict[str, float] = {}
         is_refused = False
         try:
             async with AsyncExitStack() as stack:
                 events = stack.enter_context(session.events())
-                try:
-                    await client.ask(self._message(session.id, once))
-                except JaatoError:
-                    is_refused = True  # a running turn is another client's
-                    raise
-                paced = with_pauses(aiter(events), CHECK_S, lambda: bool(waits))
-                async for event in await stack.enter_async_context(aclosing(paced)):
-                    if isinstance(event, PermissionRequested | ClarificationQuestion):
-                        waits[event.question_id] = anyio.current_time() + QUESTION_S
-                    if waits:
-                        await self._deny_late(session, waits)
-                    if event is None:
-                        continue
-                    for piece in fold.feed(event):
+                if repeated is not None:
+                    for piece in fold.catch_up(repeated.message, repeated.now):
                         yield piece
-                    if fold.completed is not None:
-                        break
+                    if fold.completed is None:
+                        waits |= dict.fromkeys(session.state.questions, anyio.current_time() + QUESTION_S)
+                        with suppress(ConfigError):  # the turn is running
+                            await client.ask(TurnContinue(session_id=session.id))
+                else:
+                    try:
+                        await client.ask(self._message(session.id, once))
+                    except JaatoError:
+                        is_refused = True  # a running turn is another client's
+                        raise
+                turn = self._turn(session, aiter(events), fold, waits)
+                async for piece in await stack.enter_async_context(aclosing(turn)):
+                    yield piece
             completed = fold.completed
             if completed is not None and completed.reason == "error" and completed.error is not None:
                 raise refusal_of(completed.error)
@@ -220,6 +262,26 @@ class TurnAnswer:
         finally:
             with anyio.move_on_after(LEAVE_S, shield=True):
                 await self._leave(client, session, is_over=is_refused or fold.completed is not None)
+
+    async def _turn(
+        self, session: RemoteSession, events: AsyncIterator[Event], fold: AnswerFold, waits: dict[str, float]
+    ) -> AsyncGenerator[Piece]:
+        """The pieces from now to the end of the turn; questions that no one answers are denied. `waits` has until when each of
+        those pending waits."""
+        if fold.completed is not None:
+            return
+        async with aclosing(with_pauses(events, CHECK_S, lambda: bool(waits))) as paced:
+            async for event in paced:
+                if isinstance(event, PermissionRequested | ClarificationQuestion):
+                    waits[event.question_id] = anyio.current_time() + QUESTION_S
+                if waits:
+                    await self._deny_late(session, waits)
+                if event is None:
+                    continue
+                for piece in fold.feed(event):
+                    yield piece
+                if fold.completed is not None:
+                    return
 
     async def _deny_late(self, session: RemoteSession, waits: dict[str, float]) -> None:
         """Deny the questions that no other client can answer, or that have waited for one too long."""

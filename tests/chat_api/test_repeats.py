@@ -1,0 +1,173 @@
+"""Requests that are repeated, by the SDK itself or with a key: no call is made twice, and the client gets the answer or a clear error."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import anyio
+import openai
+import pytest
+from tests.chat_api.api import Api, serving
+from tests.chat_api.test_life import daemon
+
+from jaato.protocol.events import MessageUser, ToolCallStart
+from jaato.providers.scripted import ScriptedCall, Step
+from jaato.settings import environment
+
+CHATS: dict[str, dict[str, str]] = {
+    "chat": {"X-OpenWebUI-Chat-Id": "c"},
+    "session": {"X-Jaato-Session": "tea"},
+    "none": {},
+}
+AGAIN = {"X-Stainless-Retry-Count": "1"}
+WRITE = Step(calls=[ScriptedCall("run", {"command": "echo x >> log"})])
+
+
+def events_of(api: Api, kind: type[Any]) -> list[Any]:
+    """The events of a kind, of all sessions."""
+    return [
+        event
+        for session in api.sessions()
+        for event in api.hub.store.read(session, 0)
+        if isinstance(event, kind)
+    ]
+
+
+@pytest.mark.parametrize("chat", CHATS.values(), ids=CHATS)
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_answer_that_was_lost(tmp_path: Path, chat: dict[str, str], *, stream: bool) -> None:
+    """A request that the SDK repeats after its turn has ended gets the answer of that turn; one sent anew has its own."""
+
+    async def main() -> None:
+        script = [WRITE, Step("Written.", thinking="So."), Step("Twice."), Step("Thrice.")]
+        async with serving(tmp_path, script, yes=True) as api:
+
+            async def ask(**headers: str) -> str:
+                answer = await api.ask(("user", "Write"), extra_headers=chat | headers, stream=stream)
+                if stream:
+                    return "".join([one.choices[0].delta.content or "" async for one in answer])
+                assert answer.choices[0].message.reasoning_content.endswith("So.")
+                return str(answer.choices[0].message.content)
+
+            assert await ask() == "Written."
+            assert await ask(**AGAIN) == "Written."
+            assert await ask(**AGAIN) == "Written."
+            assert (api.work / "log").read_text() == "x\n"
+            assert len(events_of(api, MessageUser)) == 1
+            assert api.hub.pool.loaded == {}
+            assert len(api.sessions()) == 1
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("chat", CHATS.values(), ids=CHATS)
+def test_a_key(tmp_path: Path, chat: dict[str, str]) -> None:
+    """A request with an Idempotency-Key that was used for the same request has its answer; another key, or another request
+    with the same key, is a new one."""
+
+    async def main() -> None:
+        async with serving(tmp_path, [Step("one"), Step("two"), Step("three")]) as api:
+
+            async def ask(key: str, text: str = "Hi") -> str:
+                headers = chat | {"Idempotency-Key": key}
+                answer = await api.ask(("user", text), extra_headers=headers)
+                return str(answer.choices[0].message.content)
+
+            assert await ask("a") == "one"
+            assert await ask("a") == "one"
+            other = await ask("b")
+            assert await ask("b") == other
+            await ask("b", "Bye")
+            assert len(events_of(api, MessageUser)) == 3
+            with pytest.raises(openai.BadRequestError, match="Idempotency-Key"):
+                await ask("x" * 201)
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("chat", CHATS.values(), ids=CHATS)
+def test_a_turn_that_was_stopped(tmp_path: Path, chat: dict[str, str]) -> None:
+    """A request whose turn was stopped after calls is refused when it is repeated, and not repeated by the SDK; without calls it
+    is answered."""
+
+    async def main() -> None:
+        nap = Step(calls=[ScriptedCall("run", {"command": "touch began; sleep 60"})])
+        async with serving(tmp_path, [nap, Step("never")], yes=True) as api:
+            with anyio.CancelScope() as asking:
+                async with anyio.create_task_group() as group:
+
+                    async def ask() -> None:
+                        await api.ask(("user", "Wait"), extra_headers=chat)
+
+                    group.start_soon(ask)
+                    while not (api.work / "began").exists():
+                        await anyio.sleep(0.02)
+                    asking.cancel()
+            while api.hub.pool.loaded:
+                await anyio.sleep(0.02)
+            with pytest.raises(openai.ConflictError, match="not repeated") as caught:
+                await api.ask(("user", "Wait"), extra_headers=chat | AGAIN)
+            assert caught.value.response.headers["x-should-retry"] == "false"
+            assert len(events_of(api, ToolCallStart)) == 1
+
+    anyio.run(main)
+
+
+def test_a_failure_without_calls_is_run_again(tmp_path: Path) -> None:
+    """A request that failed before any call is run again when it is repeated."""
+
+    async def main() -> None:
+        async with serving(tmp_path, [Step(error="content_refused"), Step("Now.")]) as api:
+            with pytest.raises(openai.BadRequestError):
+                await api.ask(("user", "Hi"), extra_headers=CHATS["session"])
+            answer = await api.ask(("user", "Hi"), extra_headers=CHATS["session"] | AGAIN)
+            assert answer.choices[0].message.content == "Now."
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("chat", CHATS.values(), ids=CHATS)
+def test_a_server_that_is_killed_in_mid_answer(tmp_path: Path, chat: dict[str, str]) -> None:
+    """The SDK repeats a request whose server was killed while a call ran: the next server continues the turn, and the call is not
+    made again."""
+    script, log = tmp_path / "script.json", tmp_path / "work/log"
+    log.parent.mkdir()
+    (log.parent / "wait.sh").write_text("echo x >> log; sleep 300\n")
+    run = {"name": "run", "arguments": {"command": "sh wait.sh"}}
+    script.write_text(json.dumps([{"calls": [run]}, {"text": "Continued."}]))
+    rules = tmp_path / "work/.jaato/permissions.json"
+    rules.parent.mkdir()
+    rules.write_text(json.dumps({"version": 1, "whitelist": {"patterns": ["run(sh wait.sh)"]}}))
+    subprocess.run(
+        [sys.executable, "-m", "jaato", "permissions", "trust"],
+        cwd=tmp_path / "work",
+        env={"HOME": str(tmp_path), "PATH": environment()["PATH"]},
+        check=True,
+        capture_output=True,
+    )
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with ThreadPoolExecutor(1) as pool, daemon(tmp_path, script, port) as (process, sdk):
+        asked = pool.submit(
+            sdk.with_options(max_retries=9, timeout=60).chat.completions.create,
+            model="jaato",
+            messages=[{"role": "user", "content": "one"}],
+            extra_headers=chat,
+        )
+        deadline = time.monotonic() + 20
+        while not log.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.kill()
+        process.wait(20)
+        with daemon(tmp_path, script, port):
+            answer = asked.result(60)
+    assert answer.choices[0].message.content == "Continued."
+    assert "`run(command=sh wait.sh)`: failed" in answer.choices[0].message.reasoning_content
+    assert log.read_text() == "x\n"
