@@ -24,8 +24,17 @@ EOF_S = 1.0
 SLOW_READ_S = 30.0
 SLOW_READ_BYTES = 65_536
 """A client that reads less than this of its responses in that time is disconnected."""
+UNSENT_BYTES = 65_536
+"""How much the kernel takes of a response beyond what the client has room for: the rest waits here, where it is noticed."""
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER: discard unsent data on close."""
+
+
+def limit_unsent(connection: socket.socket | None) -> None:
+    """Limit what the kernel takes of what the client has no room for, where it can."""
+    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    if connection is not None and connection.family != socket.AF_UNIX and option is not None:
+        connection.setsockopt(socket.IPPROTO_TCP, option, UNSENT_BYTES)
 
 
 class SmallReadProtocol(asyncio.BufferedProtocol):
@@ -76,6 +85,7 @@ class LimitedProtocol(HttpToolsProtocol, SmallReadProtocol):
         self._counted = True
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=1, low=0)  # to notice any unread data
+        limit_unsent(transport.get_extra_info("socket"))
         self._watch()
 
     def eof_received(self) -> bool:  # type: ignore[override] # as asyncio has it

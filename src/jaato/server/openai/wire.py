@@ -15,16 +15,25 @@ from jaato.protocol.messages import Usage
 from jaato.server.auth.gate import send_refusal
 from jaato.server.http.asgi import Refused, Scope, Send
 from jaato.server.openai.answer import FinishReason, Piece
-from jaato.server.openai.errors import error_body
+from jaato.server.openai.errors import RequestError, error_body
 
 KEEP_ALIVE_S = 15.0
 """After how long without a piece a comment is sent, so that no proxy gives the connection up."""
+UNREAD_S = 3.0
+"""For how long a client may leave all of a full connection unread; then its turn is stopped, so that what it does not read is
+not kept in memory. The connection is reset by `LimitedProtocol`."""
+PIECE_CHARS = 16_384
+"""The longest text of a chunk: a client is to read one within that time."""
 STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
 
+UNREAD = (
+    f"The answer was not read for {UNREAD_S:g} s, and the turn was stopped; its session has what came before. The next "
+    "message continues."
+)
 NO_RETRY = {"x-should-retry": "false"}
 """Keeps the SDK from repeating a request by itself, and with it what its calls have done."""
 
@@ -65,6 +74,11 @@ async def send_json(send: Send, body: Any) -> None:
 
 async def send_whole(send: Send, model: str, source: Source) -> None:
     """Send an answer as one object. Raises `Refused`."""
+    await send_json(send, await gather(model, source))
+
+
+async def gather(model: str, source: Source) -> dict[str, Any]:
+    """An answer as one object, when it is complete. Raises `Refused`."""
     texts: dict[str, list[str]] = {"content": [], "reasoning": []}
     try:
         async with aclosing(source.pieces()) as pieces:
@@ -83,11 +97,10 @@ async def send_whole(send: Send, model: str, source: Source) -> None:
         "finish_reason": source.outcome.finish_reason,
         "logprobs": None,
     }
-    body = head_of(model, "chat.completion") | {
+    return head_of(model, "chat.completion") | {
         "choices": [choice],
         "usage": usage_body(source.outcome.usage),
     }
-    await send_json(send, body)
 
 
 def head_of(model: str, kind: str) -> dict[str, Any]:
@@ -143,11 +156,14 @@ class EventStream:
         await self._send({"type": "http.response.body", "body": b""})
 
     async def _send_piece(self, piece: Piece) -> None:
-        if piece.text:
-            field = "content" if piece.kind == "content" else "reasoning_content"
-            await self._send_delta({field: piece.text})
-        elif not self._started:
+        field = "content" if piece.kind == "content" else "reasoning_content"
+        if not self._started:
             await self._start()
+        for start in range(0, len(piece.text), PIECE_CHARS):
+            with anyio.move_on_after(UNREAD_S) as scope:
+                await self._send_delta({field: piece.text[start : start + PIECE_CHARS]})
+            if scope.cancelled_caught:
+                raise RequestError(408, UNREAD, "answer_unread", **NO_RETRY)
 
     async def _send_delta(self, delta: dict[str, Any], finish_reason: str | None = None) -> None:
         if not self._started:
