@@ -87,6 +87,41 @@ BAD: dict[str, tuple[bytes | str, str]] = {
         ),
         "at most 100 images",
     ),
+    "no completion tokens": (
+        json.dumps({"model": "jaato", "messages": HI, "max_completion_tokens": 0}),
+        "max_completion_tokens is a number above zero",
+    ),
+    "one limit that is wrong": (
+        json.dumps({"model": "jaato", "messages": HI, "max_completion_tokens": 5, "max_tokens": -5}),
+        "max_tokens is a number above zero",
+    ),
+    "a long stop": (json.dumps({"model": "jaato", "messages": HI, "stop": "x" * 1_001}), "1,000 characters"),
+    "a voice": (
+        json.dumps({"model": "jaato", "messages": HI, "modalities": ["text", "audio"]}),
+        "Answers are text",
+    ),
+    "a model of two lines": (json.dumps({"model": "scripted/a\nb", "messages": HI}), "one line"),
+    "an unknown format": (
+        json.dumps({"model": "jaato", "messages": HI, "response_format": {"type": "xml"}}),
+        "json_schema",
+    ),
+    "a format without a schema": (
+        json.dumps({"model": "jaato", "messages": HI, "response_format": {"type": "json_schema"}}),
+        "no schema",
+    ),
+    "an answer to continue": (
+        json.dumps({"model": "jaato", "messages": [*HI, {"role": "assistant", "content": "A"}]}),
+        "send a message that asks for it",
+    ),
+    "a file": (
+        json.dumps({"model": "jaato", "messages": [{"role": "user", "content": [{"type": "file"}]}]}),
+        "file",
+    ),
+    "a part without a type": (
+        json.dumps({"model": "jaato", "messages": [{"role": "user", "content": [{"text": "a"}]}]}),
+        "type",
+    ),
+    "not a number": ('{"model": "jaato", "messages": [], "temperature": NaN}', "no JSON"),
     "an empty stop": (json.dumps({"model": "jaato", "messages": HI, "stop": [""]}), "empty"),
     "half a character": ('{"model": "jaato", "messages": [{"role": "user", "content": "\\ud800"}]}', ""),
 }

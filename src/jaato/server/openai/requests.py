@@ -18,6 +18,7 @@ from jaato.typed_decoding import decode_json
 
 MAX_MESSAGES = 10_000
 MAX_STOPS = 4
+MAX_STOP_CHARS = 1_000
 MAX_MODEL_CHARS = 300
 MAX_IMAGES = 100
 """The most images of a message."""
@@ -91,6 +92,7 @@ class ChatRequest(msgspec.Struct):
     tools: list[Any] | None = None
     functions: list[Any] | None = None
     tool_choice: Any = None
+    modalities: list[str] | None = None
     response_format: dict[str, Any] | None = None
     reasoning_effort: str | None = None
     metadata: Any = None
@@ -99,7 +101,7 @@ class ChatRequest(msgspec.Struct):
     @property
     def output_limit(self) -> int | None:
         """The most tokens of a reply."""
-        return self.max_completion_tokens or self.max_tokens
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
     @property
     def stops(self) -> list[str] | None:
@@ -164,18 +166,40 @@ def invalid(text: str, param: str | None = None, code: str = "invalid_value") ->
 def check_parameters(request: ChatRequest) -> None:
     """Raise `RequestError` for parameters that the answer could not honour."""
     unsupported = "unsupported_parameter"
-    if len(request.model) > MAX_MODEL_CHARS:
-        raise invalid(f"The name of a model has at most {MAX_MODEL_CHARS} characters.", "model")
+    if len(request.model) > MAX_MODEL_CHARS or not request.model.isprintable():
+        raise invalid(f"The name of a model is one line of at most {MAX_MODEL_CHARS} characters.", "model")
     if request.n not in (None, 1):
         raise invalid("Only one answer can be given: leave out n, or send 1.", "n", unsupported)
     if request.logprobs:
         raise invalid("An agent's answer has no logprobs: leave the parameter out.", "logprobs", unsupported)
-    if request.output_limit is not None and request.output_limit < 1:
-        raise invalid("max_tokens is a number above zero.", "max_tokens")
+    if request.modalities not in (None, [], ["text"]):
+        raise invalid(
+            "Answers are text: leave out modalities, or send text alone.", "modalities", unsupported
+        )
+    for name in ("max_tokens", "max_completion_tokens"):
+        limit = getattr(request, name)
+        if limit is not None and limit < 1:
+            raise invalid(f"{name} is a number above zero.", name)
     if request.temperature is not None and not 0 <= request.temperature <= 2:
         raise invalid("temperature is a number from 0 to 2.", "temperature")
-    if len(request.stops or ()) > MAX_STOPS or not all(request.stops or ()):
-        raise invalid(f"stop has at most {MAX_STOPS} texts, none of them empty.", "stop")
+    stops = request.stops or ()
+    if len(stops) > MAX_STOPS or not all(0 < len(stop) <= MAX_STOP_CHARS for stop in stops):
+        raise invalid(
+            f"stop has at most {MAX_STOPS} texts of 1 to {MAX_STOP_CHARS:,} characters, none empty.", "stop"
+        )
+    check_response_format(request)
+
+
+def check_response_format(request: ChatRequest) -> None:
+    """Raise `RequestError` for a format of the answer that does not exist, or has no schema."""
+    kind = (request.response_format or {"type": "text"}).get("type")
+    if kind not in ("text", "json_object", "json_schema"):
+        raise invalid("The type of response_format is text, json_object or json_schema.", "response_format")
+    if kind == "json_schema" and request.response_schema is None:
+        raise invalid(
+            'response_format has no schema: {"type": "json_schema", "json_schema": {"name": …, "schema": {…}}}.',
+            "response_format",
+        )
 
 
 def check_tools(request: ChatRequest, *, is_chat: bool) -> None:
