@@ -120,6 +120,27 @@ def test_a_turn_that_was_stopped(tmp_path: Path, chat: dict[str, str]) -> None:
     anyio.run(main)
 
 
+def test_one_key_at_once(tmp_path: Path) -> None:
+    """Requests with one key at the same time run one turn, and all have its answer."""
+
+    async def main() -> None:
+        nap = Step(calls=[ScriptedCall("run", {"command": "sleep 0.5"})])
+        async with serving(tmp_path, [nap, Step("Once."), Step("Twice.")], yes=True) as api:
+            texts: list[str] = []
+
+            async def ask() -> None:
+                answer = await api.ask(("user", "Hi"), extra_headers={"Idempotency-Key": "k"})
+                texts.append(answer.choices[0].message.content)
+
+            async with anyio.create_task_group() as group:
+                for _ in range(3):
+                    group.start_soon(ask)
+            assert texts == ["Once."] * 3
+            assert len(events_of(api, ToolCallStart)) == 1
+
+    anyio.run(main)
+
+
 def test_a_failure_without_calls_is_run_again(tmp_path: Path) -> None:
     """A request that failed before any call is run again when it is repeated."""
 
@@ -155,12 +176,10 @@ def test_a_server_that_is_killed_in_mid_answer(tmp_path: Path, chat: dict[str, s
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with ThreadPoolExecutor(1) as pool, daemon(tmp_path, script, port) as (process, sdk):
-        asked = pool.submit(
-            sdk.with_options(max_retries=9, timeout=60).chat.completions.create,
-            model="jaato",
-            messages=[{"role": "user", "content": "one"}],
-            extra_headers=chat,
-        )
+        patient: Any = sdk.with_options(max_retries=9, timeout=60)
+        messages = [{"role": "user", "content": "one"}]
+        create = patient.chat.completions.create
+        asked = pool.submit(create, model="jaato", messages=messages, extra_headers=chat)
         deadline = time.monotonic() + 20
         while not log.exists() and time.monotonic() < deadline:
             time.sleep(0.02)

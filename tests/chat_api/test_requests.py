@@ -187,8 +187,9 @@ def test_tools_of_a_front_end(tmp_path: Path, field: str) -> None:
             for choice in ("auto", None):
                 answer = await post(api, json.dumps(body | {"tool_choice": choice}), **chat)
                 assert answer.json()["choices"][0]["message"]["content"] == "ok"
-            for choice in ("required", {"type": "function", "function": {"name": "now"}}, 7):
-                answer = await post(api, json.dumps(body | {"tool_choice": choice}), **chat)
+            named = {"type": "function", "function": {"name": "now"}}
+            for required in ("required", named, 7):
+                answer = await post(api, json.dumps(body | {"tool_choice": required}), **chat)
                 assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
             refused = await post(api, json.dumps(body))
             assert "X-OpenWebUI-Chat-Id" in refused.json()["error"]["message"]

@@ -87,11 +87,13 @@ class TurnAnswer:
                 connect(transport=transport, name="OpenAI API") as client,
             ):
                 await client.ask(ClientConfig(answers=False, info=False))
-                repeated = await self._find_repeated(client) if self._attempt.is_repeated else None
-                session = repeated.session if repeated is not None else await self._open(client)
-                async with aclosing(self._follow(client, session, repeated)) as pieces:
-                    async for piece in pieces:
-                        yield piece
+                async with AsyncExitStack() as alone:
+                    await alone.enter_async_context(self._hub.lock(self._attempt.once))
+                    repeated = await self._find_repeated(client) if self._attempt.is_repeated else None
+                    session = repeated.session if repeated is not None else await self._open(client)
+                    async with aclosing(self._follow(client, session, repeated, alone)) as pieces:
+                        async for piece in pieces:
+                            yield piece
         except JaatoError as error:
             raise refusal_of_error(error) from None
 
@@ -229,9 +231,10 @@ class TurnAnswer:
     # --- the turn ------------------------------------------------------------------------------------------------
 
     async def _follow(
-        self, client: Client, session: RemoteSession, repeated: Repeated | None
+        self, client: Client, session: RemoteSession, repeated: Repeated | None, alone: AsyncExitStack
     ) -> AsyncGenerator[Piece]:
-        """Send the message, unless it was sent before; the pieces of the answer, to the end of the turn."""
+        """Send the message, unless it was sent before; the pieces of the answer, to the end of the turn. `alone` is left when the
+        message is in the log, where a repetition finds it."""
         once = f"{self._attempt.once}{new_id('m')}"
         fold = AnswerFold(session.state, once if repeated is None else repeated.message.message.once)
         waits: dict[str, float] = {}
@@ -240,6 +243,7 @@ class TurnAnswer:
             async with AsyncExitStack() as stack:
                 events = stack.enter_context(session.events())
                 if repeated is not None:
+                    await alone.aclose()
                     for piece in fold.catch_up(repeated.message, repeated.now):
                         yield piece
                     if fold.completed is None:
@@ -252,6 +256,7 @@ class TurnAnswer:
                     except JaatoError:
                         is_refused = True  # a running turn is another client's
                         raise
+                    await alone.aclose()
                 turn = self._turn(session, aiter(events), fold, waits)
                 async for piece in await stack.enter_async_context(aclosing(turn)):
                     yield piece
