@@ -218,7 +218,7 @@ async def resume_with(
     live = await hub.load(session_id, how, wants_info=wants_info)
     if live.how is not how:
         raise SessionBusy(at_work)  # another client was faster, under other rules
-    return room, before, live
+    return await hub.room(session_id), before, live
 
 
 async def end_visit(hub: Hub, session_id: str, client_id: str, *, stop: bool) -> None:

@@ -190,6 +190,9 @@ class Hub:
         live = await self.pool.resume(
             session_id, workspace, how, room.publish_progress, wants_info=wants_info
         )
+        room = await self.room(
+            session_id
+        )  # the one before may have been closed: nothing was loaded or watched
         room.catch_up()
         self.attach_live(room, live)
         return live
@@ -281,14 +284,13 @@ class Hub:
             if not lock.statistics().tasks_waiting and not lock.locked():
                 self._opening.pop(session_id, None)
 
-    async def evict(self, session_id: str, *, idle: bool = False) -> None:
-        """Evict a session from memory; with `idle` only if it is still idle under the lock."""
-        live = self.pool.loaded.get(session_id)
-        if live is not None:
+    async def evict(self, session_id: str, *, when: Callable[[Live], bool] = lambda _: True) -> None:
+        """Evict a session from memory, when this holds for it under the lock."""
+        if session_id in self.pool.loaded:
             async with self.lock(session_id):
-                if idle and not self.pool.is_idle(live):
-                    return
-                await self.pool.evict(live)
+                live = self.pool.loaded.get(session_id)
+                if live is not None and when(live):
+                    await self.pool.evict(live)
 
     def _is_watched(self, session_id: str) -> bool:
         room = self.rooms.get(session_id)

@@ -42,10 +42,10 @@ async def sweep(hub: Hub) -> None:
         for session_id, live in list(hub.pool.loaded.items()):
             with log_failures(f"the session {session_id}"):
                 live.session.questions.expire()
-                if live.is_visit_over:
-                    await hub.evict(session_id)
-                elif hub.pool.is_idle(live):
-                    await hub.evict(session_id, idle=True)
+                if live.is_visit_over or hub.pool.is_idle(live):
+                    await hub.evict(
+                        session_id, when=lambda live: live.is_visit_over or hub.pool.is_idle(live)
+                    )
         await hub.reload_stale()
         if hub.list_changed:
             hub.list_changed = False
