@@ -190,9 +190,8 @@ class Hub:
         live = await self.pool.resume(
             session_id, workspace, how, room.publish_progress, wants_info=wants_info
         )
-        room = await self.room(
-            session_id
-        )  # the one before may have been closed: nothing was loaded or watched
+        # While nothing was loaded or watched, the sweep may have closed the room.
+        room = await self.room(session_id)
         room.catch_up()
         self.attach_live(room, live)
         return live
