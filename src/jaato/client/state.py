@@ -215,13 +215,15 @@ def apply_agent_created(state: State, event: AgentCreated) -> None:
 
 def add_output(agent: AgentView, event: AgentOutput) -> None:
     """Append streamed text; a repeated chunk changes nothing."""
-    before = agent.streaming.get(event.source, "")
+    text = agent.streaming.get(event.source, "")
+    agent.streaming[event.source] = ""  # leaves one reference to the text, so that += does not copy it
     if event.mode == "write" and event.offset == 0:
-        agent.streaming[event.source] = event.text
-    elif event.offset == len(before):
-        agent.streaming[event.source] = before + event.text
+        text = event.text
+    elif event.offset == len(text):
+        text += event.text
     else:
-        agent.streaming[event.source] = before[: event.offset] + event.text
+        text = text[: event.offset] + event.text
+    agent.streaming[event.source] = text
 
 
 def apply_tool_output(state: State, event: ToolOutput) -> None:
