@@ -13,6 +13,7 @@ from textual.widgets import TextArea
 
 from jaato.cli.arguments.values import strip_message
 from jaato.cli.output.console import printable
+from jaato.tui.fields import TextField
 from jaato.tui.prompt.memory import Memory
 
 PASTE_CHARS, PASTE_LINES = 1_000, 12
@@ -24,7 +25,7 @@ JOINERS = ("\u200c", "\u200d")
 """The characters that separate and join letters and emojis: typed ones, though they are not printable by themselves."""
 
 
-class Prompt(TextArea):
+class Prompt(TextField):
     """A message as it is written. A fold stands for a paste until the message is sent."""
 
     DEFAULT_CSS = """
@@ -118,8 +119,7 @@ class Prompt(TextArea):
         self.insert(self._fold(text) if is_long(text) else text)
 
     async def _on_key(self, event: events.Key) -> None:
-        """Send, complete, and go through the history. Bindings act at once: by themselves they would after keys that
-        come in the same moment."""
+        """Send, complete, and go through the history."""
         moves = {"up": "up", "down": "down", "tab": "take", "escape": "close"}
         if self.completing and event.key in moves:
             self.stop_key(event)
@@ -141,13 +141,6 @@ class Prompt(TextArea):
             case _ if event.character in JOINERS:
                 self.stop_key(event)
                 self.insert(event.character or "")
-            case _:
-                bound = None if event.is_printable else self.screen.active_bindings.get(event.key)
-                if bound is not None and bound.node is self:
-                    self.stop_key(event)
-                    await self.run_action(bound.binding.action)
-                else:
-                    await super()._on_key(event)
 
     def stop_key(self, event: events.Key) -> None:
         """Let no other handler have a key."""

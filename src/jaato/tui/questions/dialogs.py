@@ -15,6 +15,7 @@ from textual.widgets import Input, Static, TextArea
 from jaato.cli.output.console import HIDDEN, escape_json, one_line, visible
 from jaato.cli.repl.questions import parse_reply, question_lines
 from jaato.protocol.events import ClarificationQuestion, PermissionRequested
+from jaato.tui.fields import LineField, TextField
 from jaato.tui.transcript.lines import clean
 
 DIALOG_CSS = """
@@ -63,7 +64,7 @@ class CommentDialog(ModalScreen[str | None]):
         with Vertical() as box:
             box.border_title = Text(f"Deny {one_line(self._question.tool, 60)}, with a comment for the agent")
             box.border_subtitle = "Enter denies · Esc back to the question"
-            yield Input(placeholder="why not, or what to do instead", id="comment", select_on_focus=False)
+            yield LineField(placeholder="why not, or what to do instead", id="comment", select_on_focus=False)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Deny."""
@@ -97,7 +98,7 @@ class ArgumentsDialog(ModalScreen[dict[str, Any] | None]):
             problem = Static("", classes="error", id="problem", markup=False)
             problem.display = False
             yield problem
-            yield TextArea(text, soft_wrap=True, tab_behavior="focus", id="arguments")
+            yield TextField(text, soft_wrap=True, tab_behavior="focus", id="arguments")
 
     def action_leave(self) -> None:
         """Keep what was typed, and go back."""
@@ -178,7 +179,7 @@ class ClarificationForm(ModalScreen[list[str | None] | None]):
                     if choices:
                         hint = f"number or text, {hint}"
                     value = typed[number] if number < len(typed) else ""
-                    yield Input(value, placeholder=hint, id=f"answer{number}", select_on_focus=False)
+                    yield LineField(value, placeholder=hint, id=f"answer{number}", select_on_focus=False)
 
     def on_mount(self) -> None:
         """Begin with the first question."""

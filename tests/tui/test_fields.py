@@ -1,0 +1,43 @@
+"""Fields for text: keys that come in one moment take effect in their order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual import events
+from textual.app import App, ComposeResult
+from textual.widgets import Input, TextArea
+
+from jaato.tui.fields import LineField, TextField
+from jaato.tui.prompt.editor import Prompt
+from jaato.tui.prompt.memory import Memory
+
+pytestmark = pytest.mark.anyio
+TYPED = [("a", "a"), ("b", "b"), ("backspace", "\x7f"), ("c", "c"), ("home", None), ("d", "d")]
+
+
+class OneField(App[None]):
+    """A program that is one field."""
+
+    def __init__(self, field: TextArea | Input) -> None:
+        super().__init__()
+        self.given = field
+
+    def compose(self) -> ComposeResult:
+        """The field."""
+        yield self.given
+
+
+@pytest.mark.parametrize("kind", [TextField, LineField, Prompt])
+async def test_keys_of_one_moment_keep_their_order(kind: type[TextArea | Input], tmp_path: Path) -> None:
+    """A key that removes or moves does so before the characters that were typed after it."""
+    app = OneField(kind(Memory(tmp_path)) if kind is Prompt else kind())
+    async with app.run_test() as pilot:
+        app.given.focus()
+        await pilot.pause()
+        for key, character in TYPED:
+            app.post_message(events.Key(key, character))
+        await pilot.pause(0.1)
+        field = app.given
+        assert (field.text if isinstance(field, TextArea) else field.value) == "dac"
