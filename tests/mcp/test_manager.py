@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,4 +35,31 @@ def test_a_program_without_a_loop_calls_tools(tmp_path: Path) -> None:
                 manager.connect("rav")
     finally:
         SERVER_POOL.close()
+    assert not processes(mark)
+
+
+FORKS = """
+import gc, os, sys
+from pathlib import Path
+from jaato.plugins.mcp.manager import MCPClientManager
+manager = MCPClientManager(Path(sys.argv[1]), environ=dict(os.environ, HOME=sys.argv[1]))
+assert manager.call_tool("raw", "echo", {"text": "hi"}).text == "hi"
+child = os.fork()
+if child == 0:
+    gc.collect()
+    sys.exit(5)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+assert manager.call_tool("raw", "echo", {"text": "hi"}).text == "hi"
+manager.close()
+"""
+
+
+def test_a_program_that_forks_while_servers_run(tmp_path: Path) -> None:
+    """The forked process begins and ends without waiting for threads of its parent, whose servers go on running."""
+    mark = f"--{tmp_path.name}-forks"
+    configure(tmp_path, {"raw": raw("fine", mark)})
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS, str(tmp_path)], timeout=60, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
     assert not processes(mark)

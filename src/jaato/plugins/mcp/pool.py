@@ -97,6 +97,11 @@ class ServerPool:
         """The server of this entry, if it was ever used; from any thread, only to read its state."""
         return next((server for key, server in list(self._servers.items()) if key[0] == digest), None)
 
+    @property
+    def is_used(self) -> bool:
+        """Whether anything holds a lease."""
+        return bool(self._leases)
+
     # --- leases ----------------------------------------------------------------------------------------------------
 
     def _portal(self, user: PoolUser) -> BlockingPortal:
@@ -178,7 +183,19 @@ def log_unexpected(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
 SERVER_POOL = ServerPool()
 """The pool of this process."""
 atexit.register(SERVER_POOL.close)
-os.register_at_fork(after_in_child=SERVER_POOL.__init__)  # type: ignore[misc] # the parent's servers do not run in the child
+
+
+def forget_parent() -> None:
+    """Empty the pool in a forked process, where the parent's servers do not run. What it had is kept for good: the end of a
+    portal waits for its thread, which is the parent's."""
+    if SERVER_POOL.is_used:
+        from ctypes import py_object, pythonapi  # seldom needed
+
+        pythonapi.Py_IncRef(py_object(list(vars(SERVER_POOL).values())))
+    SERVER_POOL.__init__()  # type: ignore[misc]
+
+
+os.register_at_fork(after_in_child=forget_parent)
 
 
 class SessionServers:
