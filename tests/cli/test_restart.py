@@ -197,6 +197,32 @@ def test_a_run_that_was_too_slow_still_ends(served: CliEnvironment) -> None:
     assert out.read_text() == f"Hello. \n{text}"
 
 
+def test_a_run_that_missed_a_thousand_entries_has_every_text(served: CliEnvironment) -> None:
+    """A run that is stopped while more entries are made than a state keeps reads them from the log: the text of each reply
+    is there once, in order."""
+    command = {"name": "run", "arguments": {"command": "touch begun; sleep 1"}}
+    replies = [
+        say(f"{number:03} {'.' * 30_000}\n")
+        | {"calls": [{"name": "list_tools", "arguments": {"query": f"{number} {one}"}} for one in range(6)]}
+        for number in range(150)
+    ]
+    script = served.script(say("Hello.\n") | {"calls": [command]}, *replies, say("The end."))
+    out = served.root / "out"
+    with out.open("wb") as file:
+        running = served.start("run", *script, "--yes", "go", stdout=file, stderr=PIPE)
+        served.wait_for("begun")
+        os.kill(running.pid, signal.SIGSTOP)
+        until = time.monotonic() + TIMEOUT_S
+        while not (rows := served.sessions()) or rows[0]["standing"] == "at work":
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        os.kill(running.pid, signal.SIGCONT)
+        code, _, err = ended(running)
+    assert code == 0, err
+    heads = [line[:3] for line in out.read_text().splitlines() if line]
+    assert heads == ["Hel", *(f"{number:03}" for number in range(150)), "The"]
+
+
 @pytest.mark.parametrize("how", ["flag", "variable", "configuration"])
 def test_a_relative_script_is_the_clients(served: CliEnvironment, how: str) -> None:
     """`--model script.json` names a file of the directory the command was typed in, and so does JAATO_MODEL; one in the

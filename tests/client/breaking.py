@@ -15,6 +15,7 @@ class Breaking:
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.cuts = 0
+        self._is_open = True
 
     async def __aenter__(self) -> Breaking:
         self._listening = await asyncio.start_unix_server(self._pass, self.path)
@@ -33,7 +34,19 @@ class Breaking:
         for writer in self._writers:
             writer.transport.abort()
 
+    def close(self) -> None:
+        """End every connection, and each that is made before `open`."""
+        self._is_open = False
+        self.cut()
+
+    def open(self) -> None:
+        """Let connections through again."""
+        self._is_open = True
+
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._is_open:
+            writer.transport.abort()
+            return
         there, back = await asyncio.open_unix_connection(self._server)
         self._writers |= {writer, back}
         tasks = [asyncio.create_task(pump(reader, back)), asyncio.create_task(pump(there, writer))]

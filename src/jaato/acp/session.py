@@ -18,7 +18,7 @@ from acp import schema
 from jaato.acp.errors import request_error
 from jaato.acp.files import Files
 from jaato.acp.questions import Editor, Questions
-from jaato.acp.replay import missed_entries, replay_history
+from jaato.acp.replay import replay_history
 from jaato.acp.terminals import TOOLS, TerminalEditor, Terminals
 from jaato.acp.updates import Update, Updates, help_text, plan_update, title_update
 from jaato.cli.arguments.values import is_command
@@ -227,7 +227,7 @@ class EditorSession:
     async def _catch_up(self) -> None:
         """Handle what was missed: entries, and from the session's state plan, streamed text, running calls, questions."""
         while self._seq < (seq := self.session.state.seq):
-            async for entry in missed_entries(self.session, self._seq):
+            async for entry in self.session.entries(self._seq, seq):
                 await self._handle(entry)
             self._seq = max(self._seq, seq)
         state = self.session.state  # which changes while updates are sent
@@ -399,7 +399,7 @@ class EditorSession:
         self._prompts += prompts
         if not prompts:
             return
-        async for entry in missed_entries(self.session, seq):
+        async for entry in self.session.entries(seq, self.session.state.seq):
             match entry:
                 case MessageUser():
                     self._join_turn(entry)

@@ -21,13 +21,13 @@ from jaato.client.address import (
     address_of,
     no_answer,
 )
-from jaato.client.state import BACKLOG, apply, snapshot
+from jaato.client.state import BACKLOG, PAGE, apply, page_ends, snapshot
 from jaato.errors import ConnectionFault, JaatoError, ServerGone
 from jaato.protocol.codec import encode
-from jaato.protocol.commands import Command
+from jaato.protocol.commands import Command, HistoryRequest
 from jaato.protocol.events import Event, InitProgress, SessionInfo
 from jaato.protocol.events.state import State
-from jaato.protocol.frames import FRAMES, PROTOCOL, Hello, Reply, Result, Welcome, answer
+from jaato.protocol.frames import FRAMES, PROTOCOL, Hello, History, Reply, Result, Welcome, answer
 
 REPLY_S = 60.0
 
@@ -86,7 +86,7 @@ class Client:
 
     `ask` gives a command's result; `events` gives what happens in the sessions that were attached to, whose states are
     in `states` by session id. When more than `BACKLOG` events are unread, a `session.info` of each session, with
-    its state, takes their place.
+    its state, takes their place; `events` gives the entries of the conversation up to it before, from the log.
     """
 
     def __init__(
@@ -112,6 +112,8 @@ class Client:
         self._replies: dict[str, Reply] = {}
         self.states: dict[str, State] = {}
         self._infos: dict[str, SessionInfo] = {}
+        self._given: dict[str, int] = {}
+        """By session, the last durable event that `events` has given, itself or in a state."""
         self.welcome: Welcome
         self.on_progress: Callable[[InitProgress], None] = lambda _event: None
         """Called with the progress of what a new session waits for."""
@@ -228,12 +230,34 @@ class Client:
         of silence; raises `ServerGone` when the server has gone."""
         while True:
             while self._waiting:
-                yield self._waiting.popleft()
+                event = self._waiting.popleft()
+                session_id, has_state = (
+                    event.session_id,
+                    isinstance(event, SessionInfo) and event.state is not None,
+                )
+                if has_state and session_id in self._given:
+                    yield from self.entries(session_id, self._given[session_id], event.seq)
+                if has_state or event.durable:
+                    self._given[session_id] = event.seq
+                yield event
             until = None if timeout_s is None else time.monotonic() + timeout_s
             while not (frames := self.transport.wait(timeout_s)[0]):
                 if until is not None and time.monotonic() >= until:
                     return
             self._take(frames)
+
+    def entries(self, session_id: str, after_seq: int, last_seq: int) -> Iterator[Event]:
+        """The entries of a session's conversation after an event up to another, oldest first, from the log. Raises
+        `SessionNotFound`, and `ServerGone` when the connection has ended."""
+        for before_seq in page_ends(after_seq, last_seq):
+            asked = self.begin(HistoryRequest(session_id=session_id, before_seq=before_seq, limit=PAGE))
+            while (page := self.result(asked)) is None:
+                self.receive()
+            assert isinstance(page, History)
+            for event in page.events:
+                if event.seq > after_seq:
+                    after_seq = event.seq
+                    yield event
 
     def receive(self, descriptors: Collection[int] = (), timeout_s: float | None = None) -> Collection[int]:
         """Wait for frames, a readable descriptor or the timeout, and process the frames; returns the readable descriptors.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
-from jaato.client.state import BACKLOG, snapshot
-from jaato.errors import JaatoError
+from jaato.client.state import BACKLOG, PAGE, page_ends, snapshot
+from jaato.errors import JaatoError, SessionNotFound
 from jaato.protocol.commands import (
     BlobRequest,
     ClarificationResponse,
@@ -31,11 +32,21 @@ from jaato.protocol.messages import Media
 
 class Events:
     """What happens from now on: iterate it, leave its `with` to stop. A reader that is more than `BACKLOG` events behind gets
-    a `session.info` with the state in their place; `lost` counts those it did not get."""
+    a `session.info` with the state in their place, as one whom the server sends a snapshot does; the entries of the
+    conversation up to it come before it, from the log. `lost` counts the events that were dropped."""
 
-    def __init__(self, forget: Callable[[Events], None], now: Callable[[], SessionInfo | None]) -> None:
+    def __init__(
+        self,
+        forget: Callable[[Events], None],
+        now: Callable[[], SessionInfo | None],
+        entries: Callable[[int, int], AsyncIterator[Event]],
+        seq: int,
+    ) -> None:
         self._forget = forget
         self._now = now
+        self._entries = entries
+        self._seq = seq
+        """The last durable event that the reader has, itself or in a state."""
         self._held: deque[Event] = deque()
         self._some = asyncio.Event()
         self._end: JaatoError | None = None
@@ -64,7 +75,14 @@ class Events:
     async def __aiter__(self) -> AsyncIterator[Event]:
         while True:
             while self._held:
-                yield self._held.popleft()
+                event = self._held.popleft()
+                has_state = isinstance(event, SessionInfo) and event.state is not None
+                if has_state:
+                    async for entry in self._entries(self._seq, event.seq):
+                        yield entry
+                if has_state or event.durable:
+                    self._seq = event.seq
+                yield event
             if self._end is not None:
                 raise self._end
             self._some.clear()
@@ -94,7 +112,7 @@ class RemoteSession:
 
     def events(self) -> Events:
         """What happens from now on."""
-        reader = Events(self._readers.remove, self._now)
+        reader = Events(self._readers.remove, self._now, self.entries, self.state.seq)
         self._readers.append(reader)
         return reader
 
@@ -136,24 +154,17 @@ class RemoteSession:
             async for event in events:
                 if event.seq <= taken.seq:
                     continue
-                if isinstance(event, SessionInfo) and event.state is not None:
-                    words = self._last_words(taken.seq)
-                    if self.state.open_turn is None:
-                        return words  # the turn ended during a disconnect
                 if isinstance(event, MessageModel) and event.agent_id == self.state.root_agent_id:
                     words = event.message.text or words
                 if isinstance(event, TurnCompleted) and event.agent_id == self.state.root_agent_id:
                     return words
+                if isinstance(event, SessionInfo) and event.state is not None and self._is_over(event.seq):
+                    return words
         raise AssertionError("events end by an error alone")
 
-    def _last_words(self, after_seq: int) -> str:
-        root = self.state.root_agent_id
-        for entry in reversed(self.state.entries):
-            if entry.seq <= after_seq:
-                break
-            if isinstance(entry, MessageModel) and entry.agent_id == root and entry.message.text:
-                return entry.message.text
-        return ""
+    def _is_over(self, seq: int) -> bool:
+        """Whether the state is as of this event and no turn is open: the event that ended it may be lost."""
+        return self.state.seq == seq and self.state.open_turn is None
 
     async def allow(self, question_id: str, answer: str = "y", **more: Any) -> Settled:
         """Answer a permission question: y, n, a, t, i, once, never, all, e with `arguments`, c with `comment`."""
@@ -190,6 +201,21 @@ class RemoteSession:
         )
         assert isinstance(page, History)
         return page
+
+    async def entries(self, after_seq: int, last_seq: int) -> AsyncIterator[Event]:
+        """The entries of the conversation after an event up to another, oldest first: those that the state no longer has
+        from the log, a page at a time. A session that is deleted meanwhile has only those of the state."""
+        held = [entry for entry in self.state.entries if after_seq < entry.seq <= last_seq]
+        first = self.state.entries[0].seq if self.state.earlier and self.state.entries else 0
+        with suppress(SessionNotFound):
+            for before_seq in page_ends(after_seq, min(first - 1, last_seq)):
+                page = await self.history(before_seq, PAGE)
+                for event in page.events:
+                    if event.seq > after_seq:
+                        after_seq = event.seq
+                        yield event
+        for entry in held:
+            yield entry
 
     async def blob(self, name: str) -> bytes:
         """The whole of an image, document or long result, by the SHA-256 or handle an event has. Raises `StoreError`."""

@@ -6,6 +6,8 @@ state to the byte, however the streamed text was cut into pieces on its way. Its
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from jaato.protocol.events import (
@@ -57,6 +59,8 @@ OUTPUT_CHARS = 16_000
 """Characters kept of what a running call prints."""
 BACKLOG = 10_000
 """Events a reader may be behind before it gets the state instead."""
+PAGE = 400
+"""Events of a page of the log: it has at most as many entries, which is fewer than a server sends at once."""
 
 
 def apply(state: State, event: Event) -> State:
@@ -311,6 +315,12 @@ def add_usage(state: State, event: MessageModel | GcCompleted) -> None:
 def snapshot(info: SessionInfo, state: State) -> SessionInfo:
     """A session as it is now, for a reader whose events were dropped."""
     return msgspec.structs.replace(info, seq=state.seq, state=state, live=None)
+
+
+def page_ends(after_seq: int, last_seq: int) -> Iterator[int]:
+    """The `before_seq` of the pages with the entries after an event up to another, oldest first."""
+    for end in range(after_seq + PAGE, last_seq + PAGE, PAGE):
+        yield min(end, last_seq) + 1
 
 
 def size_of(entry: Entry) -> int:

@@ -326,14 +326,14 @@ class Run:
                 self._questions.redraw()
 
     def _catch_up(self, info: SessionInfo) -> None:
-        """Handle what was missed where the server sends a snapshot in its place: the events, or the snapshot when they are
-        too many."""
+        """Handle what was missed where the server sends a snapshot in its place: the events, or the entries of the log when
+        they are too many."""
         if info.state is None:
             return
         if info.state.seq - self._seq <= MAX_MISSED:
             self._client.begin(SessionAttach(session_id=info.session_id, after_seq=self._seq))
             return
-        for entry in info.state.entries:
+        for entry in self._client.entries(info.session_id, self._seq, info.seq):
             self._handle_event(entry)
         self._seq = max(self._seq, info.state.seq)
         if self._questions is not None and self.result.began:
