@@ -116,15 +116,19 @@ def test_nothing_is_done_before_the_user_approves_a_plan(tmp_path: Path) -> None
 
 @C4
 def test_the_mode_of_a_session_is_the_users_to_change(tmp_path: Path) -> None:
-    """What was allowed for good under the mode before is judged anew; a session that only reads stays so."""
+    """What was allowed for good under the mode before is judged anew; a session that began as `read-only` stays so, and one
+    that was switched can be switched back."""
     gate = Gate(Policy(), workspace=tmp_path, profiles=enforced)
     assert not step(gate, call(EDIT, tmp_path, path="a"), EDIT).allowed
     gate.set_mode("auto")
     assert step(gate, call(EDIT, tmp_path, path="a"), EDIT).allowed
     gate.set_mode("read-only")
     assert not step(gate, call(EDIT, tmp_path, path="a"), EDIT).allowed
-    with pytest.raises(ConfigError, match="read only"):
-        gate.set_mode("auto")
+    gate.set_mode("auto")
+    assert step(gate, call(EDIT, tmp_path, path="a"), EDIT).allowed
+    for began in (Policy().with_flags(read_only=True), Policy(mode="read-only").with_flags(mode="auto")):
+        with pytest.raises(ConfigError, match="began in the mode read-only"):
+            Gate(began, workspace=tmp_path, profiles=enforced).set_mode("auto")
 
 
 @C4

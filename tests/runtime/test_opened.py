@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from jaato import Agent
+from jaato.agent.state import State
 from jaato.errors import ConfigError
 from jaato.protocol.specs import SandboxAccess
 from jaato.providers.scripted import ScriptedProvider
@@ -33,7 +34,7 @@ def policy(home: Path, config: str = "", earlier: Any = None, **given: Any) -> P
     blueprint = SessionOptions(
         workspace=home / "work", environ={"HOME": str(home), "PATH": "/usr/bin"}, **given
     )
-    return policy_for(blueprint, settings_for(blueprint, home / "work"), home / "work", earlier)
+    return policy_for(blueprint, settings_for(blueprint, home / "work"), home / "work", State(mode=earlier))
 
 
 def test_nothing_is_opened_by_default(home: Path) -> None:

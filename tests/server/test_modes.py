@@ -128,7 +128,8 @@ def test_the_owner_changes_the_mode_and_everybody_is_told(tmp_path: Path) -> Non
 
 @C8
 def test_a_session_that_rested_goes_on_in_its_mode(tmp_path: Path) -> None:
-    """Put down and resumed, it is in the mode that was chosen in it, or with which it was made."""
+    """Put down and resumed, it is in the mode that was chosen in it, or with which it was made; `read-only` can be left where
+    it was chosen in it."""
 
     async def main() -> None:
         async with served(tmp_path, []) as server, connect(server.path, name="one") as one:
@@ -142,6 +143,12 @@ def test_a_session_that_rested_goes_on_in_its_mode(tmp_path: Path) -> None:
                 assert live.session.gate.policy.mode == mode
             with pytest.raises(ConfigError, match="begin another one"):
                 await closed.execute("mode", "ask")
+            for mode in ("read-only", "ask", "read-only"):
+                await changed.execute("mode", mode)
+                await server.hub.evict(changed.id)
+                assert (await server.hub.load(changed.id)).session.gate.mode == mode
+            await changed.execute("mode", "auto")
+            assert server.hub.pool.loaded[changed.id].session.gate.mode == "auto"
 
     anyio.run(main)
 

@@ -69,7 +69,9 @@ class State(msgspec.Struct):
     provider: str = ""
     model: str = ""
     mode: Mode | None = None
-    """The permission mode, if the user changed it in the session."""
+    """The permission mode, if the user changed it in the session or began it with one."""
+    is_mode_switched: bool = False
+    """Whether the mode was switched in the session, so that also `read-only` can be left."""
     system_prompt: str = ""
     core_tools: list[str] = msgspec.field(default_factory=list)
     activated: list[str] = msgspec.field(default_factory=list)
@@ -154,7 +156,8 @@ class State(msgspec.Struct):
                 if event.model not in (None, self.model) or event.provider not in (None, self.provider):
                     self.learned_limit = None
                 self.provider, self.model = event.provider or self.provider, event.model or self.model
-                self.mode = event.mode or self.mode
+                if event.mode is not None:
+                    self.mode, self.is_mode_switched = event.mode, event.switched
             case ToolActivated():
                 self.activated += [name for name in event.tools if name not in self.activated]
             case ToolsStatus():

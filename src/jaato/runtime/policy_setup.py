@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaato.errors import ConfigError
 from jaato.lazy_pattern import lazy_pattern
@@ -13,6 +13,9 @@ from jaato.runtime.session_options import SessionOptions
 from jaato.settings import Settings, home_of
 from jaato.tools.permissions.access import find_closed_place
 from jaato.tools.permissions.gate import Policy
+
+if TYPE_CHECKING:
+    from jaato.agent.state import State
 
 POLICY_FILE = Path(".jaato") / "permissions.json"
 LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
@@ -23,10 +26,10 @@ OPENED_NOTHING = "In the mode read-only nothing can be opened: leave out {what},
 
 
 def policy_for(
-    options: SessionOptions, settings: Settings, workspace: Path, earlier: Mode | None = None
+    options: SessionOptions, settings: Settings, workspace: Path, before: State | None = None
 ) -> Policy:
-    """The permission rules of a session: the workspace's file, the user's settings, what this call adds; `earlier` is the
-    mode its user has chosen in it. Raises `ConfigError`."""
+    """The permission rules of a session: the workspace's file, the user's settings, what this call adds; a session with the
+    state `before` has the mode its user has chosen in it. Raises `ConfigError`."""
     policy = options.policy or Policy.load(
         workspace / POLICY_FILE, workspace=workspace, state_dir=options.state_dir or settings.state_dir
     )
@@ -34,7 +37,12 @@ def policy_for(
     deny: Iterable[str] = (*settings["deny"], *options.deny)
     default: Any = "allow" if options.yes else None
     ruled = policy.with_flags(allow=allow, deny=deny, default=default)
-    return apply_session_flags(ruled, options, settings, workspace, earlier)
+    earlier = before.mode if before is not None else None
+    if before is None or earlier != "read-only" or not before.is_mode_switched or options.mode is not None:
+        return apply_session_flags(ruled, options, settings, workspace, earlier)
+    began = apply_session_flags(ruled, options, settings, workspace, None)
+    began.set_mode("read-only")  # which can be left, where the session did not begin so
+    return began
 
 
 def apply_session_flags(

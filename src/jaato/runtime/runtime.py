@@ -202,7 +202,7 @@ class Runtime:
             turnstile=functools.cache(anyio.Lock),  # one question at a time
             on_grant=granted,
             on_revoke=revoked,
-            on_mode=lambda mode: journal.record(SessionUpdated(**journal.head(), mode=mode)),
+            on_mode=lambda mode: journal.record(SessionUpdated(**journal.head(), mode=mode, switched=True)),
             grants=[grant for grant in journal.state.grants.values() if grant.scope == "session"],
             protected=plan.protected,
             control_names=roots.names if roots is not None else STANDARD,

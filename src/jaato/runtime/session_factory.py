@@ -141,8 +141,8 @@ class SessionFactory:
         With `resumable` a turn that was cut off stays open, to be gone on with.
         """
         settings = self.settings.with_flags(flag_settings(options))
-        earlier = journal.state.mode if journal is not None else None
-        policy = policy_for(options, settings, self.workspace, earlier)
+        before = journal.state if journal is not None else None
+        policy = policy_for(options, settings, self.workspace, before)
         provider, model = await self._provider(options, settings, journal)
         runtime = self._runtime(options, model)
         registry = runtime.registry

@@ -97,7 +97,8 @@ FIELDS: dict[str, Field] = {
         "text",
         "ask",
         "what runs without a question: ask (only what reads), accept-edits (file tools in the workspace too), auto (commands "
-        "that write in the workspace too), plan (only what reads, until a plan is approved), read-only (nothing more, ever)",
+        "that write in the workspace too), plan (only what reads, until a plan is approved), read-only (nothing more; "
+        "a session that begins so keeps it)",
         ("ask", "accept-edits", "auto", "plan", "read-only"),
         tighten=lambda new, old: new == "read-only" or (new == "plan" and old != "read-only"),
     ),

@@ -1035,6 +1035,7 @@ export interface SessionUpdated {
   readonly provider?: string | null;
   readonly model?: string | null;
   readonly mode?: "accept-edits" | "ask" | "auto" | "plan" | "read-only" | null;
+  readonly switched?: boolean;
 }
 
 /** One page of stored sessions. */

@@ -42,6 +42,8 @@ class SessionUpdated(
     model: str | None = None
     mode: Mode | None = None
     """The permission mode from now on, as the user has set it."""
+    switched: bool = False
+    """Whether it was switched in the session, which the user may do again; a session that began `read-only` stays so."""
 
 
 class SessionInfo(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="session.info"):

@@ -262,6 +262,7 @@ class Policy:
         self._own = document or PolicyDocument()
         self._file = file
         self.mode: Mode = mode
+        self._began_read_only = mode == "read-only"
         self.access = access
         """The access of a command that rules allow: the workspace and what is open for the whole session."""
         self.version = 0
@@ -324,9 +325,9 @@ class Policy:
         return self.mode in ("read-only", "plan")
 
     def set_mode(self, mode: Mode) -> None:
-        """Change the mode: only a person says so, never a file. Raises `ConfigError` for what is to stay read-only."""
-        if self.mode == "read-only" and mode != "read-only":
-            raise ConfigError("This session was begun to read only and stays so; begin another one.")
+        """Change the mode: only a person does so, never a file. Raises `ConfigError` where it began as `read-only`."""
+        if self._began_read_only and mode != "read-only":
+            raise ConfigError("This session began in the mode read-only and keeps it; begin another one.")
         self.mode = mode
         self.version += 1
 
