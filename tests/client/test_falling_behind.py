@@ -124,7 +124,7 @@ def test_a_client_without_a_loop_that_fell_behind_gets_every_entry(tmp_path: Pat
                     next(events)
                     client.ask(MessageSend(session_id=session.id, text="go"))
                     anyio.from_thread.run(wait_for_turn, server, session)
-                    seen = []
+                    seen: list[int] = []
                     while session_seq(client, session.id) > max(seen, default=0):
                         event = next(events)
                         if isinstance(event, Entry):

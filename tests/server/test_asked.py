@@ -11,6 +11,7 @@ from tests.kit import call, say
 from tests.server.serving import served
 from tests.server.test_resting import begun, until
 
+from jaato.client.connection import connect
 from jaato.protocol.events import PermissionRequested, PermissionResolved, TurnCompleted
 from jaato.protocol.frames import Settled
 from jaato.providers.scripted import Step
@@ -74,5 +75,72 @@ def test_a_session_asks_the_channel_of_its_policy(tmp_path: Path) -> None:
                 await client.until(TurnCompleted)
         assert (tmp_path / "work" / "x").exists()
         assert not list(ask.glob("*.json"))
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize(
+    ("mode", "decided", "by"),
+    [("auto", ("allowed", "mode"), "the mode"), ("read-only", ("denied", "read_only"), "the mode")],
+)
+def test_a_question_that_the_mode_decides_is_settled(
+    tmp_path: Path, mode: str, decided: tuple[str, str], by: str
+) -> None:
+    """Where another mode allows or denies what is asked about, the question is settled for every client, recorded as decided
+    so, and the turn continues; a late answer names what was faster."""
+
+    async def main() -> None:
+        script = [call("run", command="touch x", need=["write"]), say("done")]
+        async with (
+            served(tmp_path, script) as server,
+            connect(server.path, name="one") as one,
+            connect(server.path, name="two") as two,
+        ):
+            session = await one.create(tmp_path / "work")
+            other = await two.attach(session.id)
+            await session.send("go")
+            with anyio.fail_after(30):
+                while not other.state.questions:
+                    await anyio.sleep(0.01)
+                [question] = other.state.questions
+                await session.execute("mode", "accept-edits")
+                assert [*session.state.questions] == [question]
+                await session.execute("mode", mode)
+                while session.state.turns < 1 or other.state.turns < 1:
+                    await anyio.sleep(0.01)
+            assert not session.state.questions
+            assert not other.state.questions
+            stored = server.hub.store.read(session.id)
+            [resolved] = [event for event in stored if isinstance(event, PermissionResolved)]
+            assert (resolved.permission.decision, resolved.permission.method) == decided
+            assert (resolved.question_id, resolved.by) == (question, by)
+            late = await other.allow(question)
+            assert (late.accepted, late.by) == (False, by)
+        assert (tmp_path / "work" / "x").exists() == (mode == "auto")
+
+    anyio.run(main)
+
+
+def test_a_question_that_a_trusted_rule_decides_is_settled(tmp_path: Path) -> None:
+    """The user trusts the permission file while a call that it allows is asked about: the question is settled by the rule."""
+    rules = tmp_path / "work" / ".jaato" / "permissions.json"
+    rules.parent.mkdir(parents=True)
+    rules.write_text(json.dumps({"version": 1, "whitelist": {"patterns": ["run(touch *)"]}}))
+
+    async def main() -> None:
+        script = [call("run", command="touch x", need=["write"]), say("done")]
+        async with served(tmp_path, script) as server, connect(server.path, name="one") as one:
+            session = await one.create(tmp_path / "work")
+            await session.send("go")
+            with anyio.fail_after(30):
+                while not session.state.questions:
+                    await anyio.sleep(0.01)
+                await session.execute("permissions", "trust")
+                while session.state.turns < 1:
+                    await anyio.sleep(0.01)
+            stored = server.hub.store.read(session.id)
+            [resolved] = [event for event in stored if isinstance(event, PermissionResolved)]
+            assert (resolved.permission.method, resolved.by) == ("whitelist", "the rules")
+        assert (tmp_path / "work" / "x").exists()
 
     anyio.run(main)

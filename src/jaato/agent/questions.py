@@ -31,6 +31,8 @@ Key = tuple[str, str, str]
 CONSENTS = frozenset("y yes a always t turn i idle once all e edit".split())
 """Answers that allow a call; any other denies it, or is invalid and asked for again."""
 EDITED = ("e", "edit")
+DECIDERS = dict.fromkeys(("mode", "read_only", "plan"), "the mode")
+"""By the method of a permission, what has decided it in place of a person; else the rules have."""
 OF_TURN = "limit:"
 """How the `call_id` of a question begins that belongs to no call: the turn itself waits for its answer."""
 
@@ -324,6 +326,26 @@ class Questions:
         waiting.answer = answer
         waiting.answered.set()
         return True
+
+    def settle(self, key: Key, permission: Permission) -> bool:
+        """Settle the open question about a call as the mode or a rule has decided; False when there is none. Raises
+        `StoreError`."""
+        for waiting in self._open.values():
+            asked = waiting.asked
+            if (
+                not isinstance(asked, PermissionRequested)
+                or waiting.answered.is_set()
+                or key_of(asked) != key
+            ):
+                continue
+            by = DECIDERS.get(permission.method, "the rules")
+            answer = Answer(answer="y" if permission.decision == "allowed" else "n", by=by)
+            resolved = resolution(self._journal.head(asked.agent_id), asked, answer)
+            self._journal.record(msgspec.structs.replace(resolved, permission=permission))
+            waiting.answer = answer
+            waiting.answered.set()
+            return True
+        return False
 
 
 def deadline_in(seconds: float) -> str:

@@ -203,6 +203,7 @@ class Runtime:
             on_grant=granted,
             on_revoke=revoked,
             on_mode=lambda mode: journal.record(SessionUpdated(**journal.head(), mode=mode, switched=True)),
+            settle=questions.settle,
             grants=[grant for grant in journal.state.grants.values() if grant.scope == "session"],
             protected=plan.protected,
             control_names=roots.names if roots is not None else STANDARD,

@@ -155,7 +155,7 @@ def permissions_command(session: Session, rest: str) -> str:
             gate.revoke(grant_id.strip())
             return "Revoked."
         case "trust":
-            gate.policy.trust()
+            gate.trust()
             return f"{gate.policy.path} is trusted as it is now, and this session goes by it."
         case "json" if not grant_id:
             return encode(describe_permissions(gate)).decode()

@@ -106,10 +106,13 @@ SPELLINGS = {"yes": "y", "no": "n", "always": "a", "turn": "t", "idle": "i", "ed
 
 
 class PendingCall(msgspec.Struct, eq=False):
-    """A call that waits for an answer; `settled` is the access that an answer `all` has opened for it."""
+    """A call that waits for an answer; `settled` is the access that an answer `all` has opened for it, `decided` what the
+    mode or a rule has decided while its question was open."""
 
     call: Call
+    tool: Tool
     digest: str
+    decided: Decision | None = None
     settled: SandboxAccess | None = None
 
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from jaato.abc.asker import Answer, Asker
 from jaato.errors import ConfigError, JaatoError, NotAllowed
+from jaato.protocol.events import Permission
 from jaato.protocol.specs import Grant, Mode, SandboxProfile, Scope
 from jaato.tools.filesystem.control_files import STANDARD, ControlNames
 from jaato.tools.permissions.access import WORKSPACE_WRITE, covers, difference, union
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Decision", "Gate", "PartVerdict", "Policy", "Verdict", "digest_of"]
 
+CallKey = tuple[str, str, str]
+"""An agent, its call, and the digest that an answer is bound to."""
 SCOPES: dict[str, Scope] = {"a": "always", "t": "turn", "i": "idle", "never": "always"}
 MAX_QUESTIONS, MAX_SETTLED = 3, 4_096
 INDIVIDUAL = frozenset(("control_path", "plan"))
@@ -74,11 +77,17 @@ def ignore_event(_told: object) -> None:
     """Ignore the event."""
 
 
+def leave_open(_key: CallKey, _permission: Permission) -> bool:
+    """Leave a question open: whoever is asked has it elsewhere."""
+    return False
+
+
 class Gate:
     """Decides about calls.
 
     `turnstile` serializes questions; behind it the call is evaluated again. `on_grant` and `on_revoke` are called for
-    every grant that begins or ends, `on_mode` for another mode. `grants` are those of a resumed session, `protected`
+    every grant that begins or ends, `on_mode` for another mode. `settle` settles the open question about a call, as the mode
+    or a rule has decided, and returns whether there was one. `grants` are those of a resumed session, `protected`
     directories that no lasting grant covers. A question waits `timeout_s`, unless the channel sets a time. `profiles`
     returns those that a sandbox enforces for tools that confine what they start. `preview` makes the diff of a question.
     """
@@ -93,6 +102,7 @@ class Gate:
         on_grant: Callable[[Grant], None] = ignore_event,
         on_revoke: Callable[[Grant], None] = ignore_event,
         on_mode: Callable[[Mode], None] = ignore_event,
+        settle: Callable[[CallKey, Permission], bool] = leave_open,
         grants: Iterable[Grant] = (),
         protected: Iterable[Path] = (),
         control_names: ControlNames = STANDARD,
@@ -107,6 +117,7 @@ class Gate:
         self._on_grant = on_grant
         self._on_revoke = on_revoke
         self._on_mode = on_mode
+        self._settle = settle
         self._grants: tuple[Grant, ...] = tuple(one for one in grants if one.scope != "always")
         self._control = (tuple(one.resolve() for one in protected), control_names)
         self._timeout_s = timeout_s
@@ -160,6 +171,17 @@ class Gate:
             self.policy.set_mode(before)
             raise
         self._settled = {}
+        self.reconsider()
+
+    def reconsider(self) -> None:
+        """Settle the open questions that the mode and the rules decide by now."""
+        for waiting in self._waiting:
+            verdict = self._judge(waiting.call, waiting.tool)
+            if verdict.effect == "ask" or digest_of(waiting.call) != waiting.digest:
+                continue
+            decision = to_decision(verdict)
+            if self._settle((waiting.call.agent_id, waiting.call.id, waiting.digest), decision.permission):
+                waiting.decided = decision
 
     def end_turn(self) -> None:
         """End the grants of the turn."""
@@ -184,6 +206,13 @@ class Gate:
         if found.scope == "always":
             self.policy.forget(grant_id)
         self._on_revoke(found)
+        self.reconsider()
+
+    def trust(self) -> None:
+        """Trust the permission file as it is now. Raises `ConfigError`, OSError."""
+        self.policy.trust()
+        self._settled = {}
+        self.reconsider()
 
     def _judge(self, call: Call, tool: Tool) -> Verdict:
         workspace = self._workspace_of(call)
@@ -240,7 +269,7 @@ class Gate:
         """Wait for the turnstile, evaluate again, and ask if that is still needed."""
         if self._asker is None:
             return self._deny_unasked(call, tool, self._judge(call, tool))
-        waiting = PendingCall(call, digest_of(call))
+        waiting = PendingCall(call, tool, digest_of(call))
         self._waiting.append(waiting)
         try:
             async with self._turnstile():
@@ -282,7 +311,9 @@ class Gate:
                     else await cast("Awaitable[Any]", given)
                 )
             except TimeoutError:
-                return deny("no answer came in time, so the call is denied", "timeout")
+                return waiting.decided or deny("no answer came in time, so the call is denied", "timeout")
+            if waiting.decided is not None:
+                return waiting.decided
             if answer is None:
                 return self._deny_unasked(waiting.call, tool, verdict)
             self.policy.reload()
