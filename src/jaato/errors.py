@@ -80,9 +80,19 @@ class NotAllowed(JaatoError):
 
 
 class ToolError(JaatoError):
-    """A call failed in a way the model should know about."""
+    """A call failed in a way the model should know about. `ask` is what only the user can do about it, in the imperative:
+    the model reads that it has to ask for it, and `for_user` is the same text addressed to the user."""
 
     code = "tool_failed"
+
+    def __init__(self, message: object = "", *, ask: str = "") -> None:
+        super().__init__(f"{message} Ask the user to {ask}" if ask else message)
+        self._addressed = f"{message} {ask[:1].upper()}{ask[1:]}" if ask else ""
+
+    @property
+    def for_user(self) -> str:
+        """The message as it is worded for the user, who has run the command that failed."""
+        return self._addressed or str(self)
 
 
 class UnknownTool(ToolError):

@@ -60,8 +60,10 @@ def test_a_waypoint_that_has_lost_something_has_faded(tmp_path: Path) -> None:
     for waypoint in ("w0", "w1"):
         with pytest.raises(WaypointRefused, match="faded"):
             trip.manager.restore(waypoint)
-        with pytest.raises(WaypointRefused, match="faded"):
+        with pytest.raises(WaypointRefused, match="faded") as caught:
             trip.manager.preview(waypoint)
+        assert str(caught.value).endswith("Ask the user to use --force for what is left of this one.")
+        assert caught.value.for_user.endswith("whole. Use --force for what is left of this one.")
     assert kept(trip.manager.restore("w2")) == {}
     assert trip.state() == {"a": "later 29"}
     trip.manager.restore("w1", force=True)
@@ -151,6 +153,7 @@ def test_a_waypoint_where_no_backup_can_be_kept_is_refused(tmp_path: Path) -> No
     (tmp_path / "w").mkdir()
     (tmp_path / "w/.jaato").symlink_to(tmp_path)
     manager = WaypointManager(tmp_path / "w")
-    with pytest.raises(ToolError, match="Ask the user to remove it"):
+    with pytest.raises(ToolError, match="Ask the user to remove it") as caught:
         manager.create("here")
+    assert caught.value.for_user.endswith("nothing was changed. Remove it.")
     assert list(manager.tree.waypoints) == ["w0"]

@@ -173,3 +173,25 @@ def test_force_after_an_undo_that_kept_a_file(tmp_path: Path) -> None:
             assert NOTHING in await undo(live, "--force")
 
     anyio.run(main)
+
+
+def test_a_refusal_is_addressed_to_the_user(tmp_path: Path) -> None:
+    """What only a person can do is worded for the user who typed the command, and for the model where a tool is refused."""
+    (a,) = setting(tmp_path, "a")
+    script = [ACTIVATE, update("a", "1"), say("One."), update("a", "2"), say("It was refused.")]
+
+    async def main() -> None:
+        async with session(tmp_path, script, plugins=PLUGINS, **asking(User())) as live:
+            await live.post("change it")
+            place = tmp_path / "work" / ".jaato"
+            place.rename(tmp_path / "elsewhere")
+            place.symlink_to(tmp_path / "elsewhere")
+            for command, line in (("undo", ""), ("waypoint", "create here")):
+                said = await live.run_command(command, line)
+                assert said.endswith("Remove it."), said
+                assert "the user" not in said
+            await live.post("again")
+            assert "Ask the user to remove it." in str(results(live)[-1].error)
+            assert a.read_text() == "1"
+
+    anyio.run(main)

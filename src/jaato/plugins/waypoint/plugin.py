@@ -20,7 +20,7 @@ from jaato.plugins.waypoint.restore import (
     list_planned_changes,
 )
 from jaato.plugins.waypoint.undo import UndoPoint
-from jaato.protocol.specs import Waypoint
+from jaato.protocol.specs import Owner, Waypoint
 from jaato.tools.call import CURRENT, Call, Output
 from jaato.tools.filesystem.backup_directory import PLACE
 from jaato.tools.filesystem.backups import Backups
@@ -117,15 +117,17 @@ class WaypointPlugin(Plugin):
     @tool(category=COORDINATION, access="read")
     async def waypoint_info(self, waypoint_id: WaypointId, *, call: Call) -> dict[str, Any]:
         """Tell all about one waypoint (checkpoint): owner, how far the conversation was, what restoring it would change."""
-        return await self._info(waypoint_id, call)
+        return await self._info(waypoint_id, call, "model")
 
-    async def _info(self, waypoint_id: str, call: Call | None) -> dict[str, Any]:
+    async def _info(self, waypoint_id: str, call: Call | None, reader: Owner) -> dict[str, Any]:
         restorer, tree = self._restorer(call), self._log(call).tree
         found = restorer.find(waypoint_id)
         try:
             return waypoint_details(found, tree, await restorer.look(waypoint_id, "user"))
         except WaypointRefused as error:
-            return waypoint_details(found, tree, None) | {"note": str(error)}
+            return waypoint_details(found, tree, None) | {
+                "note": error.for_user if reader == "user" else str(error)
+            }
 
     # --- the user ----------------------------------------------------------------------------------------------
 
@@ -151,7 +153,7 @@ class WaypointPlugin(Plugin):
                     made = await self._restorer(call).create(rest, "user")
                     return f"{made.id} is made."
                 case "info" if len(names) == 1 and not flags:
-                    return render_info(await self._info(names[0], call))
+                    return render_info(await self._info(names[0], call, "user"))
                 case "diff" if len(names) == 1 and flags <= {"--force", "--json"}:
                     return await self._diff(names[0], call, flags)
                 case "delete" if len(names) == 1 and not flags:
@@ -160,7 +162,7 @@ class WaypointPlugin(Plugin):
                 case "restore" if len(names) == 1 and flags <= {"--dry-run", "--force"}:
                     return await self._restore(names[0], call, flags)
         except ToolError as error:
-            return str(error)
+            return error.for_user
         return f"Usage: {USAGE}"
 
     async def run_undo(self, line: str) -> str:
@@ -179,7 +181,7 @@ class WaypointPlugin(Plugin):
             require_rest(session)
             done = await restorer.undo(point, call or Call("", "undo", {}), force=force)
         except ToolError as error:
-            return str(error)
+            return error.for_user
         if session is not None and done.plan:
             session.notify(f"The user took the files back to waypoint {render_restore(done, dry_run=False)}")
         return render_undo(point, done, dry_run=False)

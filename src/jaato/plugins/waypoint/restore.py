@@ -366,7 +366,8 @@ class WaypointRestorer:
         if lost > max(waypoint.mark, first_id(began)) and not force:
             raise WaypointRefused(
                 f"{waypoint.id or 'The state before'} has faded: backups that it needs were dropped to keep within their bounds. "
-                "A newer waypoint may still be whole; the user can force what is left of this one."
+                "A newer waypoint may still be whole.",
+                ask="use --force for what is left of this one.",
             )
         protected = (lambda _path: False) if by == "user" else self._changes.roots.is_control
         plan = plan_restore(self._changes, self._session_id, waypoint.mark, force, protected)

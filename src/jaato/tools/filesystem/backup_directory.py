@@ -247,7 +247,8 @@ def refusing() -> Iterator[None]:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise BackupRefused(
                 f"{PLACE} is not a real directory (a link or a file is in its way), so no backup can be kept and "
-                "nothing was changed. Ask the user to remove it."
+                "nothing was changed.",
+                ask="remove it.",
             ) from None
         reason = explain_os_error(error, PLACE)
         raise FileFailed(f"No backup can be kept, so nothing was changed. {reason}") from None

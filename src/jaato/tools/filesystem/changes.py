@@ -179,8 +179,8 @@ class Changes:
             label = self.roots.label(place)
             if exact and label != path:
                 raise PathRefused(
-                    f"{path!r} now leads by a link to {label!r}; no link is followed here. "
-                    "Ask the user to remove the link."
+                    f"{path!r} now leads by a link to {label!r}; no link is followed here.",
+                    ask="remove the link.",
                 )
             yield Target(path, place, label)
 

@@ -155,8 +155,8 @@ def check_no_buffer(files: ClientFiles, path: str, token: CancelToken) -> Buffer
         return Buffer(files, "")
     if raw and files.synced.get(path) != hash(raw.removeprefix("\ufeff").replace("\r\n", "\n")):
         raise UnsavedFile(
-            f"{path!r} is not on the disk, and the client has unsaved text for it. Ask the user to save it, or choose "
-            "another name."
+            f"{path!r} is not on the disk, and the client has unsaved text for it.",
+            ask="save it, or choose another name.",
         )
     return Buffer(files, raw)
 
@@ -179,7 +179,8 @@ def refuse_unsaved(
     if files.is_writing(label):
         raise UnsavedFile(
             f"The client was to write {label!r}, has not answered in time and may still write it, over any later change. "
-            "Nothing was changed. Ask the user to look at the editor; this is possible once it has answered or left."
+            "Nothing was changed.",
+            ask="look at the editor; this is possible once it has answered or left.",
         )
     if buffer is not None:
         return
@@ -193,8 +194,8 @@ def refuse_unsaved(
             return
         if found is not None and found.unsaved is not None:
             raise UnsavedFile(
-                f"The client has unsaved text for {label!r}, which differs from the file on the disk. Nothing was changed. "
-                "Ask the user to save or discard it; edits such as updateFile include it."
+                f"The client has unsaved text for {label!r}, which differs from the file on the disk. Nothing was changed.",
+                ask="save or discard it; edits such as updateFile include it.",
             )
 
 

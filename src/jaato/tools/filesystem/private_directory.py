@@ -181,7 +181,7 @@ class PrivateDirectory:
                 label = "/".join(self._parts[:depth])
                 if error.errno in (errno.ELOOP, errno.ENOTDIR):
                     raise PathRefused(
-                        f"{label!r} is a link or a file. Ask the user to put a directory in its place."
+                        f"{label!r} is a link or a file.", ask="put a directory in its place."
                     ) from None
                 raise explain_os_error(error, label) from None
             finally:
