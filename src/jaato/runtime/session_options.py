@@ -41,6 +41,8 @@ class ProgramOptions(msgspec.Struct, frozen=True):
     """Without them the session has what the program gives it, declared from the start, and nothing else."""
     mcp_servers: dict[str, Any] = {}
     """By name, as in `.mcp.json`."""
+    servers_within_s: float | None = None
+    """How long a session waits for them before it begins; None: until each has listed its tools."""
     subagents: dict[str, Any] = {}
     """Profiles by name, as in `.jaato/profiles`."""
     dependencies: Dependencies = NO_DEPENDENCIES

@@ -57,6 +57,8 @@ class MCPToolPlugin(Plugin):
         self._first_starts: dict[str, Future[str]] = {}
         self._reported: set[str] = set()
         """The servers whose first start has ended, and was reported where it failed."""
+        self._late: set[str] = set()
+        """The program's servers that were not there when the session began: their tools are found as others are."""
 
     def offered(self) -> list[Tool]:
         """The tools of every server with a manifest."""
@@ -74,7 +76,7 @@ class MCPToolPlugin(Plugin):
             return []
         others = [tool for one, tools in self._offered.items() if one != name for tool in tools]
         found = drop_name_conflicts(tools_from(config, review.manifest, self._call), others)
-        if config.scope == "argument" and len(found) <= MAX_DECLARED:
+        if config.scope == "argument" and name not in self._late and len(found) <= MAX_DECLARED:
             for one in found:
                 one.spec = msgspec.structs.replace(one.spec, discoverability="core")
         return found
@@ -113,17 +115,36 @@ class MCPToolPlugin(Plugin):
                 missing[name] = shorten(failure)
         return missing
 
-    async def start_given(self) -> None:
-        """Start the program's servers and list their tools. Raises `ToolError` for one that fails."""
+    async def start_given(self, within_s: float | None = None) -> None:
+        """Start the program's servers and list their tools; those that take longer than `within_s` continue, and have their
+        tools when they are there. Raises `ToolError` for one that fails meanwhile."""
         given = [
             config.name
             for config in self.directory.sources.values()
             if config.scope == "argument" and not config.disabled
         ]
+        if within_s is not None:
+            await self._start_given_within(given, within_s)
+            return
         outcomes = await asyncio.gather(*map(self.servers.connect, given), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
+
+    async def _start_given_within(self, given: list[str], within_s: float) -> None:
+        """Start servers, and wait for them for so long. Raises `ToolError` for one that fails meanwhile."""
+        for name in given:
+            if name not in self._first_starts:
+                self._first_starts[name] = self.servers.submit(name, list_first_time)
+        starts = {name: self._first_starts[name] for name in given}
+        await anyio.to_thread.run_sync(wait, starts.values(), within_s, abandon_on_cancel=True)
+        for name, start in starts.items():
+            if not start.done():
+                self._late.add(name)
+            elif name not in self._reported and (failure := result_of(start)):
+                del self._first_starts[name]  # the next session tries it anew
+                raise ServerUnusable(failure)
+        self._reported |= starts.keys() - self._late
 
     @functools.cached_property
     def servers(self) -> SessionServers:

@@ -134,11 +134,12 @@ def keep_tools(registry: PluginRegistry, name: str, keep: Callable[[Tool], bool]
 
 
 async def start_given_servers(registry: PluginRegistry, program: ProgramOptions) -> None:
-    """Start the program's MCP servers and list their tools. Raises `ToolError` for one that fails."""
+    """Start the program's MCP servers and list their tools, as far as the session waits for them. Raises `ToolError` for one
+    that fails meanwhile."""
     if not program.mcp_servers:
         return
     from jaato.plugins.mcp.plugin import MCPToolPlugin
 
     toolset = registry.toolset("mcp")
     if toolset is not None and isinstance(toolset.plugin, MCPToolPlugin):
-        await toolset.plugin.start_given()
+        await toolset.plugin.start_given(program.servers_within_s)

@@ -27,6 +27,8 @@ from jaato.server.sessions.session_pool import RECONNECT_S, Live, Resume
 from jaato.server.sessions.subscription import Wire, encode_frame
 from jaato.settings.budgets import parse_budgets
 
+GIVEN_SERVERS_WITHIN_S = 2.0
+"""How long a client waits for the MCP servers that it gives a session: one that is there by then has its tools declared."""
 MAX_WORD_CHARS = 200
 REMEMBERED = 10_000
 SHOWN_DAMAGED = 5
@@ -40,7 +42,11 @@ def blueprint_of(base: SessionOptions, command: SessionCreate, workspace: Path) 
     if command.max_output_tokens is not None and command.max_output_tokens < 1:
         raise ConfigError("max_output_tokens is a number above zero.")
     parse_budgets(command.budget)
-    program = replace(base.program, mcp_servers={**base.program.mcp_servers, **command.mcp_servers})
+    program = replace(
+        base.program,
+        mcp_servers={**base.program.mcp_servers, **command.mcp_servers},
+        servers_within_s=GIVEN_SERVERS_WITHIN_S,
+    )
     if command.history:
         from jaato.agent.history import parse_history  # few sessions begin with one
 
