@@ -204,7 +204,7 @@ class Terminal(Face):
         env = {**desk.env, "TERM": "xterm-256color"}
         words = self.words(desk, session_id)
         with pane(words, cwd=self.scene.work, env=env, size=self.size) as self._pane:
-            self._pane.see("New session")
+            self._pane.see("mode ask")
             yield
 
     def words(self, desk: user.CliEnvironment, session_id: str) -> list[str]:
