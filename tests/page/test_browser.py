@@ -463,7 +463,8 @@ def test_earlier_entries_are_fetched_and_the_list_stays_short(tmp_path: Path) ->
 
 
 def test_sessions_are_found_renamed_and_deleted(tmp_path: Path) -> None:
-    """The list finds words of a conversation; a name is changed and a session removed after a question."""
+    """The list finds words of a conversation; a name is changed, after one that is refused and stays to
+    be mended, and a session removed after a question."""
     with desk(tmp_path, main=[{"text": "The pelican crossing."}]) as server, watched(server) as seen:
         seen.open(server)
         seen.begin(server, name="First")
@@ -480,7 +481,13 @@ def test_sessions_are_found_renamed_and_deleted(tmp_path: Path) -> None:
         seen.page.get_by_role("heading", name="First").wait_for()
         seen.page.get_by_label("Search sessions").fill("")
         seen.page.get_by_role("button", name="Rename").click()
-        seen.page.get_by_role("textbox", name="Name of the session").fill("Third")
+        name = seen.page.get_by_role("textbox", name="Name of the session")
+        name.fill("long " * 300)
+        name.press("Enter")
+        seen.page.locator("dialog [role=alert]").get_by_text("at most").wait_for()
+        assert name.input_value() == "long " * 300
+        assert name.evaluate("(field) => field === document.activeElement")
+        name.fill("Third")
         seen.page.locator("dialog").get_by_role("button", name="Rename").click()
         seen.page.get_by_role("heading", name="Third").wait_for()
         seen.page.get_by_role("button", name="Delete").click()

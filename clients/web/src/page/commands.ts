@@ -2,7 +2,13 @@
 
 import { confirmDialog } from "./dialog.tsx";
 import { exportSession } from "./export.ts";
+import { ANSWERS } from "./questions.tsx";
 import type { View } from "./store.ts";
+import { oneLine } from "./text.ts";
+
+/** Completions that are shown at most, and the width of a name in a list of commands. */
+const MOST_SHOWN = 12;
+const NAME_COLUMNS = 16;
 
 export interface Completion {
   text: string;
@@ -13,6 +19,7 @@ export interface Completion {
 type Own = (view: View, given: string, show: (id: string) => void) => Promise<void>;
 
 const OWN: Record<string, { hint: string; run: Own }> = {
+  help: { hint: "list the commands and the keys", run: async (view) => view.notice("/help", `\n${helpText(view)}`) },
   stop: { hint: "stop what the agent does", run: async (view) => void (await view.session.stop()) },
   continue: { hint: "resume an interrupted turn", run: async (view) => void (await view.client.ask({ type: "turn.continue", session_id: view.session.id })) },
   rename: { hint: "give the session a name", run: async (view, name) => void (await view.client.ask({ type: "session.update", session_id: view.session.id, name })) },
@@ -22,17 +29,34 @@ const OWN: Record<string, { hint: string; run: Own }> = {
   sessions: { hint: "back to the list of sessions", run: async (_view, _given, show) => show("") },
 };
 
-/** What may follow a slash that is being typed; nothing for other texts. */
-export function completionsOf(view: View, text: string): Completion[] {
-  const typed = /^\/([\w-]*)$/.exec(text)?.[1];
-  if (typed === undefined) return [];
+/** The keys, where they are not those of every page. */
+const KEYS: readonly [string, string][] = [
+  ["Enter", "send the message; while the agent works, at its next pause"],
+  ["Shift+Enter", "begin a new line"],
+  ["Escape", "in the message field: stop the turn; in a panel: close it"],
+  ["Tab, Up, Down", "choose a completion of / and @"],
+  ["Alt+Y, Alt+N", "allow or deny the call that is asked about"],
+  ["Alt+E", "edit its arguments first"],
+  ...ANSWERS.map(({ key, hint }): [string, string] => [`Alt+${key}`, hint]),
+];
+
+/** The commands by name: the page's own, those of the session's plugins, and stored prompts. */
+function commandsOf(view: View): Completion[] {
   const plugins = view.session.state.commands.map((command) => ({ name: command.name, hint: command.description, parameters: command.parameters ?? "" }));
   const own = Object.entries(OWN).map(([name, { hint }]) => ({ name, hint, parameters: "" }));
   return [...own, ...plugins.filter((command) => !(command.name in OWN))]
-    .filter((command) => command.name.startsWith(typed))
     .sort((one, other) => one.name.localeCompare(other.name))
-    .slice(0, 12)
     .map(({ name, hint, parameters }) => ({ text: `/${name} `, label: `/${name} ${parameters}`.trim(), hint }));
+}
+
+function helpText(view: View): string {
+  const lines = (rows: readonly (readonly [string, string])[]) => rows.map(([name, hint]) => `${name.padEnd(NAME_COLUMNS)} ${oneLine(hint)}`);
+  return [...lines(commandsOf(view).map(({ label, hint }) => [oneLine(label, 60), hint])), "", ...lines(KEYS)].join("\n");
+}
+
+/** What may follow a slash that is being typed; nothing for other texts. */
+export function completionsOf(view: View, text: string): Completion[] {
+  return /^\/[\w-]*$/.test(text) ? commandsOf(view).filter((command) => command.text.startsWith(text)).slice(0, MOST_SHOWN) : [];
 }
 
 /** The word that names a file at the end of a text, after an `@`; null without one. */

@@ -13,6 +13,8 @@ import { lateAnswer } from "./wording.ts";
 
 /** Buttons do nothing for this long after a question appears, so that a second click does not answer the next one. */
 const SETTLE_MS = 400;
+/** Nor do keys, if another question ended so shortly before: then they may be meant for that. */
+const FOLLOWS_MS = 2_000;
 /** Arguments that the diff of a call shows. */
 const IN_PREVIEW = new Set(["content", "new_content", "old", "new", "prologue", "epilogue", "edits", "patch"]);
 
@@ -49,7 +51,8 @@ interface Answerable<T> {
 
 type Given = { arguments?: Record<string, unknown>; comment?: string };
 
-const ANSWERS: readonly { answer: string; label: string; key: string; covers: boolean; hint: string }[] = [
+/** The answers that last, and the keys that give them with Alt. */
+export const ANSWERS: readonly { answer: string; label: string; key: string; covers: boolean; hint: string }[] = [
   { answer: "t", label: "For this turn", key: "T", covers: true, hint: "allow calls like this until the turn ends" },
   { answer: "i", label: "Until idle", key: "I", covers: true, hint: "allow calls like this until the agent has nothing more to do" },
   { answer: "a", label: "Always", key: "A", covers: true, hint: "allow calls like this from now on" },
@@ -82,11 +85,16 @@ function Permission({ view, question, who, count, can }: Answerable<PermissionRe
     return send("e", { arguments: parsed });
   };
   const deny = () => (comment.trim() ? send("c", { comment: comment.trim() }) : send("n"));
+  const press = (act: () => void) => () => {
+    if (!can || busy) return;
+    if (!ready && performance.now() - view.answeredAt < FOLLOWS_MS) send.fail("This question has just followed another. Press the key again to answer it.");
+    else act();
+  };
   useShortcuts({
-    KeyY: () => !off && allow(),
-    KeyN: () => !off && deny(),
-    KeyE: () => can && options.has("e") && setEditing((now) => !now),
-    ...Object.fromEntries(offered.map((one) => [`Key${one.key}`, () => !off && send(one.answer)])),
+    Y: press(allow),
+    N: press(deny),
+    E: () => can && options.has("e") && setEditing((now) => !now),
+    ...Object.fromEntries(offered.map((one) => [one.key, press(() => send(one.answer))])),
   });
   return (
     <>
@@ -200,6 +208,8 @@ function useAnswer<A extends unknown[]>(view: View, question: PermissionRequeste
   }, []);
   const send = (...given: A) => {
     setBusy(true);
+    setError("");
+    view.answeredAt = performance.now();
     view.answered.add(question.question_id);
     ask(...given).then(
       (settled) => {
@@ -216,14 +226,14 @@ function useAnswer<A extends unknown[]>(view: View, question: PermissionRequeste
   return { error, busy, ready, send };
 }
 
-/** Alt and a key, wherever the focus is: plain keys stay what they are for whoever is typing. */
+/** Alt and a letter, wherever the focus is: plain keys stay what they are for whoever is typing. */
 function useShortcuts(actions: Record<string, () => unknown>): void {
   const latest = useRef(actions);
   latest.current = actions;
-  useEffect(() => {
+  useLayoutEffect(() => {
     const press = (event: KeyboardEvent) => {
       if (!event.altKey || event.ctrlKey || event.metaKey || event.repeat || document.querySelector("dialog[open]")) return;
-      const action = latest.current[event.code];
+      const action = latest.current[letterOf(event)];
       if (!action) return;
       event.preventDefault();
       action();
@@ -231,4 +241,9 @@ function useShortcuts(actions: Record<string, () => unknown>): void {
     addEventListener("keydown", press);
     return () => removeEventListener("keydown", press);
   }, []);
+}
+
+/** The letter on a key; its place on an English keyboard where Alt makes another character of it, as on a Mac. */
+function letterOf(event: KeyboardEvent): string {
+  return /^[a-z]$/i.test(event.key) ? event.key.toUpperCase() : event.code.replace(/^Key/, "");
 }

@@ -26,7 +26,7 @@ export function SessionPage({ view, status, show }: Props) {
   const [agentId, setAgentId] = useState("");
   const { title } = view;
   const questions = Object.values(state.questions);
-  useNotifications(title, questions);
+  useNotifications(view, questions, show);
   useEffect(() => {
     document.title = `${questions.length ? `(${questions.length}) ` : ""}${oneLine(title, 60) || "jaato"} – jaato`;
   }, [title, questions.length]);

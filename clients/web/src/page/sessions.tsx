@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Client, SessionEntry, Status } from "../client/index.ts";
 import { confirmDialog, promptDialog } from "./dialog.tsx";
 import { NewSession } from "./new-session.tsx";
+import { isNotifying, useListNotifications } from "./notify.ts";
 import { isOwner, useView, type View } from "./store.ts";
 import { ago, oneLine, shortPath, titleOf } from "./text.ts";
 
@@ -25,7 +26,7 @@ export function Sessions({ client, status, current, view, show }: Props) {
   const [query, setQuery] = useState("");
   const [creating, setCreating] = useState(false);
   const begin = useRef<HTMLButtonElement>(null);
-  const { list, error, more, fetchMore, refresh } = useSessions(client, status, query, view);
+  const { list, error, more, fetchMore, refresh } = useSessions(client, status, query, view, useListNotifications(current, show));
   const owner = isOwner(client);
   return (
     <nav class="sessions" aria-label="Sessions">
@@ -54,8 +55,8 @@ function Row({ entry, current, client, owner, show, refresh }: { entry: SessionE
   const home = client.connection.welcome?.home;
   const mark = entry.questions ? "waits for an answer" : entry.busy ? "working" : entry.interrupted ? "interrupted" : "";
   const rename = async () => {
-    const name = await promptDialog({ title: "Name of the session", yes: "Rename", initial: entry.name ?? "" });
-    if (name !== null) await client.ask({ type: "session.update", session_id: entry.id, name }).then(refresh, (error: Error) => alertError(error));
+    const change = (name: string) => client.ask({ type: "session.update", session_id: entry.id, name });
+    if ((await promptDialog({ title: "Name of the session", yes: "Rename", initial: entry.name ?? "", submit: change })) !== null) refresh();
   };
   const remove = async () => {
     const sure = await confirmDialog({ title: `Delete ${oneLine(title, 60)}?`, text: "Its log and its waypoints are removed for good.", yes: "Delete", danger: true });
@@ -85,8 +86,8 @@ function alertError(error: Error): void {
   void confirmDialog({ title: "That failed", text: error.message, yes: "OK", no: null });
 }
 
-/** The sessions that match, refreshed when the connection comes back and while the page is looked at. */
-function useSessions(client: Client, status: Status, query: string, view: View | undefined) {
+/** The sessions that match, refreshed when the connection comes back and while the page is looked at or notifies. */
+function useSessions(client: Client, status: Status, query: string, view: View | undefined, notify: (list: readonly SessionEntry[]) => void) {
   const [list, setList] = useState<readonly SessionEntry[]>([]);
   const [cursor, setCursor] = useState<string | null>(null);
   const [error, setError] = useState("");
@@ -102,6 +103,7 @@ function useSessions(client: Client, status: Status, query: string, view: View |
     try {
       const page = await client.sessions({ query: query || null, cursor: after, limit: after || query ? PAGE : wanted.current });
       if (mine !== asked.current) return;
+      if (!query) notify(page.sessions);
       setList((before) => (after ? [...before, ...page.sessions] : page.sessions));
       setCursor(page.cursor ?? null);
       setError("");
@@ -112,7 +114,10 @@ function useSessions(client: Client, status: Status, query: string, view: View |
   useEffect(() => {
     if (status !== "online") return undefined;
     const timer = setTimeout(() => void fetchPage(null), query || activity ? TYPING_MS : 0);
-    const again = setInterval(() => { if (!document.hidden && !query) void fetchPage(null); }, REFRESH_MS);
+    const again = setInterval(() => {
+      if (query) void (isNotifying() && client.sessions({ limit: PAGE }).then((page) => notify(page.sessions), () => undefined));
+      else if (!document.hidden || isNotifying()) void fetchPage(null);
+    }, REFRESH_MS);
     return () => {
       clearTimeout(timer);
       clearInterval(again);

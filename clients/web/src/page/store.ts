@@ -45,6 +45,8 @@ export class View {
   blocks: readonly ContextBlock[] = [];
   /** The questions that were answered here and whose events have not arrived. */
   answered = new Set<string>();
+  /** When the last question was answered here or ended, in milliseconds since the page was opened. */
+  answeredAt = -Infinity;
   readonly tasks: Tasks;
   progress = "";
   readonly client: Client;
@@ -165,6 +167,7 @@ export class View {
       case "clarification.resolved":
         if (event.by && !this.answered.has(event.question_id)) this.notice(otherAnswer(event), "", "info", event.agent_id);
         this.answered.delete(event.question_id);
+        this.answeredAt = performance.now();
         return;
       case "context.updated":
         if (event.agent_id === this.session.state.root_agent_id) this.blocks = event.blocks ?? [];

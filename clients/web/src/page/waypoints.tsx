@@ -52,8 +52,8 @@ export function Waypoints({ view }: { view: View }) {
     }
   };
   const create = async () => {
-    const text = await promptDialog({ title: "What is this point?", yes: "Create", initial: "" });
-    if (text?.trim()) await run(`create ${text.trim()}`);
+    const submit = async (text: string) => text.trim() && view.session.run("waypoint", `create ${text.trim()}`);
+    await promptDialog({ title: "What is this point?", yes: "Create", initial: "", submit });
   };
   const width = STEP_PX * (Math.max(0, ...placed.map((one) => one.column)) + 1);
   return (
