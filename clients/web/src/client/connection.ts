@@ -63,6 +63,8 @@ export interface Options {
 
 interface Waiting {
   command: Command;
+  /** Whether it was sent on the current connection. */
+  sent: boolean;
   resolve: (result: Result) => void;
   reject: (error: Error) => void;
 }
@@ -99,7 +101,7 @@ export class Connection {
         reject(new CommandError({ code: "disconnected", message: "There is no connection to the server." }));
         return;
       }
-      this.#waiting.set(id, { command: sent, resolve: resolve as (result: Result) => void, reject });
+      this.#waiting.set(id, { command: sent, sent: this.status === "online", resolve: resolve as (result: Result) => void, reject });
       if (this.status === "online") this.#socket?.send(frame);
     });
   }
@@ -144,7 +146,10 @@ export class Connection {
         const again = [...this.#waiting.values()];
         this.#set("online");
         this.#options.onWelcome?.();
-        for (const { command } of again) this.#socket?.send(writeJson(command));
+        for (const waiting of again) {
+          waiting.sent = true;
+          this.#socket?.send(writeJson(waiting.command));
+        }
         return;
       }
       case "reply": {
@@ -166,7 +171,9 @@ export class Connection {
     for (const [id, waiting] of this.#waiting) {
       if (REPEATABLE.has(waiting.command.type)) continue;
       this.#waiting.delete(id);
-      const message = "The connection was lost before the server replied; look whether it was done.";
+      const message = waiting.sent
+        ? "The connection was lost before the server replied; look whether it was done."
+        : "There is no connection to the server, and nothing was sent; try again when it is back.";
       waiting.reject(new CommandError({ code: "disconnected", message }));
     }
     this.#set("offline");

@@ -8,9 +8,14 @@ import { Attachments, NOTHING, PASTED_CHARS, useAttachments, useDrop } from "./a
 import { runSlash } from "./commands.ts";
 import { Completions, useCompletions } from "./completions.tsx";
 import { drafts, isOwner, type View } from "./store.ts";
+import { oneLine } from "./text.ts";
 
 /** Below this width there is no room for hints. */
 const NARROW_PX = 480;
+/** A message that the server has not taken for so long is shown. */
+const SENDING_MS = 500;
+/** The drafts that are being sent: they stay in the browser until the server has them, and are not in the field. */
+const sending = new Map<string, string>();
 
 interface Props {
   view: View;
@@ -21,7 +26,7 @@ interface Props {
 export function Composer({ view, status, show }: Props) {
   const { working } = view;
   const field = useRef<HTMLTextAreaElement>(null);
-  const { text, change, error, setError, send, attachments } = useMessage(view, status, show);
+  const { text, change, error, setError, pending, send, attachments } = useMessage(view, status, show);
   const { attached, setAttached, take, paste } = attachments;
   const owner = isOwner(view.client);
   const over = useDrop((files) => owner && void take(files));
@@ -31,7 +36,10 @@ export function Composer({ view, status, show }: Props) {
     if (matchMedia("(pointer: fine)").matches) field.current?.focus();
   }, []);
   if (!owner) return <p class="composer muted">{view.client.connection.welcome?.role === "viewer" ? "You watch this session." : "You may answer questions here, not send messages."}</p>;
-  const stop = () => void view.session.stop().catch((failure: Error) => setError(failure.message));
+  const stop = () => {
+    void view.session.stop().catch((failure: Error) => setError(failure.message));
+    if (matchMedia("(pointer: fine)").matches) field.current?.focus();
+  };
   const press = (event: TargetedEvent<HTMLTextAreaElement, KeyboardEvent>) => {
     if (event.isComposing || event.keyCode === 229 || completing.press(event)) return;
     const sends = event.key === "Enter" && !event.shiftKey && !matchMedia("(pointer: coarse)").matches;
@@ -49,6 +57,7 @@ export function Composer({ view, status, show }: Props) {
   return (
     <form class={`composer ${over ? "over" : ""}`} onSubmit={(event) => { event.preventDefault(); void send(); }}>
       <Completions completing={completing} take={complete} />
+      <p role="status" class="muted small">{pending ? `Sending: ${oneLine(pending)}` : ""}</p>
       <p role="alert" class="error-text">{error}</p>
       <Attachments attached={attached} change={setAttached} />
       <div class="composer-row">
@@ -65,31 +74,40 @@ export function Composer({ view, status, show }: Props) {
 /** The message that is being written; what could not be sent comes back. */
 function useMessage(view: View, status: Status, show: (id: string) => void) {
   const draft = `draft.${view.session.id}`;
-  const [text, setText] = useState(() => drafts.get(draft));
+  const [text, setText] = useState(() => (sending.has(draft) ? "" : drafts.get(draft)));
+  const [pending, setPending] = useState("");
   const [error, setError] = useState("");
   const attachments = useAttachments(setError);
   const change = (value: string) => {
     setText(value);
+    sending.delete(draft);
     drafts.set(draft, value);
   };
   const send = async () => {
     const { attached, setAttached, attach } = attachments;
     const said = [text, ...attached.pasted].join("\n\n").trim();
     if ((!said && !attached.files.length) || status !== "online") return;
-    change("");
+    setText("");
+    sending.set(draft, text);
+    const timer = setTimeout(() => setPending(said), SENDING_MS);
     setAttached(NOTHING);
     setError("");
     view.atEnd = true;
     try {
       if (!(await runSlash(view, said, show))) await view.session.send(said, attached.files);
+      if (sending.get(draft) === text) drafts.set(draft, "");
     } catch (failure) {
       setError((failure as Error).message);
       attach(attached);
       setText((now) => now || text);
       if (!drafts.get(draft)) drafts.set(draft, text);
+    } finally {
+      if (sending.get(draft) === text) sending.delete(draft);
+      clearTimeout(timer);
+      setPending("");
     }
   };
-  return { text, change, error, setError, send, attachments };
+  return { text, change, error, setError, pending, send, attachments };
 }
 
 /** Make the field as high as its text, up to a part of the window. */

@@ -1,7 +1,7 @@
 // Modal dialogs: a question with yes and no, or a line of text.
 
 import { type ComponentChildren, render } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { visible } from "./text.ts";
 
@@ -26,7 +26,7 @@ function Dialog({ wanted, close }: { wanted: Wanted; close: (answer: string | nu
   const input = useRef<HTMLInputElement>(null);
   const [error, setError] = useState("");
   const [busy, setBusy] = useState(false);
-  useEffect(() => {
+  useLayoutEffect(() => {
     dialog.current?.showModal();
     input.current?.select();
   }, []);
@@ -55,13 +55,14 @@ function Dialog({ wanted, close }: { wanted: Wanted; close: (answer: string | nu
         <p id="dialog-error" role="alert" class="error-text">{error}</p>
         <div class="row end">
           {wanted.no === null ? null : <button type="button" class="button" onClick={() => close(null)}>{wanted.no ?? "Cancel"}</button>}
-          <button type="submit" class={`button ${wanted.danger ? "danger" : "primary"}`} disabled={busy}>{wanted.yes}</button>
+          <button type="submit" class={`button ${wanted.danger ? "danger" : "primary"}`} disabled={busy} onClick={(event) => { if (event.detail > 1) event.preventDefault(); }}>{wanted.yes}</button>
         </div>
       </form>
     </dialog>
   );
 }
 
+/** Show a dialog until it is answered, or another session is opened. */
 function ask(wanted: Wanted): Promise<string | null> {
   return new Promise((resolve) => {
     const place = document.createElement("div");
@@ -69,11 +70,14 @@ function ask(wanted: Wanted): Promise<string | null> {
     document.body.append(place);
     const close = (answer: string | null) => {
       if (!place.isConnected) return;
+      removeEventListener("hashchange", leave);
       render(null, place);
       place.remove();
       if (before instanceof HTMLElement) before.focus();
       resolve(answer);
     };
+    const leave = () => close(null);
+    addEventListener("hashchange", leave);
     render(<Dialog wanted={wanted} close={close} />, place);
   });
 }

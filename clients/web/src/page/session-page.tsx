@@ -30,6 +30,7 @@ export function SessionPage({ view, status, show }: Props) {
   useEffect(() => {
     document.title = `${questions.length ? `(${questions.length}) ` : ""}${oneLine(title, 60) || "jaato"} – jaato`;
   }, [title, questions.length]);
+  useEffect(() => () => { document.title = "jaato"; }, []);
   if (!known) return <div class="empty"><p role="status">Loading…</p></div>;
   const agent = state.agents[agentId] ?? state.agents[state.root_agent_id];
   return (

@@ -1,0 +1,148 @@
+"""A user in Chromium who clicks twice, goes back, reloads and loses the connection: nothing is lost or done twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.page.browser import desk, need_chromium, watched
+
+pytestmark = pytest.mark.system
+SLOW = """
+const send = WebSocket.prototype.send;
+WebSocket.prototype.send = function (text) {
+  setTimeout(() => this.readyState === 1 && send.call(this, text), text.includes('"message.send"') ? window.delay ?? 0 : 0);
+};
+"""
+
+
+@pytest.fixture(autouse=True)
+def browser_is_there() -> None:
+    """Skip without Chromium."""
+    need_chromium()
+
+
+def test_every_button_is_clicked_twice(tmp_path: Path) -> None:
+    """One session, one message and one dialog; what a dialog asks is not answered by the click that opened it."""
+    with desk(tmp_path, main=[{"text": "Received."}]) as server, watched(server) as seen:
+        page = seen.page
+        seen.open(server)
+        page.get_by_role("button", name="New", exact=True).click()
+        page.get_by_label("Directory on the server").fill(str(server.work))
+        page.get_by_role("button", name="Create", exact=True).dblclick()
+        page.get_by_text("Send a message to begin.").wait_for()
+        page.get_by_label("Message", exact=True).fill("Hello.")
+        page.locator(".composer .primary").dblclick()
+        seen.see("Received.")
+        page.locator(".turn-end").wait_for()
+        assert page.locator(".message.user").count() == 1
+        assert page.locator(".session-list li").count() == 1
+        dialog = page.locator("dialog")
+        page.get_by_role("button", name="Rename").dblclick()
+        dialog.get_by_role("textbox").fill("Twice")
+        assert dialog.count() == 1
+        dialog.get_by_role("button", name="Rename").dblclick()
+        dialog.wait_for(state="detached")
+        page.get_by_role("heading", name="Twice").wait_for()
+        page.get_by_role("button", name="Delete").dblclick()
+        assert dialog.count() == 1
+        dialog.get_by_role("button", name="Delete").evaluate(
+            "(one) => one.dispatchEvent(new MouseEvent('click', { detail: 2, bubbles: true, cancelable: true }))"
+        )
+        assert dialog.count() == 1
+        dialog.get_by_role("button", name="Delete").dblclick()
+        page.get_by_text("No session is open.").wait_for()
+        assert page.title() == "jaato"
+
+
+def test_back_while_a_dialog_is_open(tmp_path: Path) -> None:
+    """The dialog was about the session that is left, and closes with it; the tab is titled by what it shows."""
+    with desk(tmp_path, main=[]) as server, watched(server) as seen:
+        page = seen.page
+        seen.open(server)
+        for name in ("First", "Second"):
+            seen.begin(server, name=name)
+            page.get_by_role("heading", name=name).wait_for()
+        page.get_by_role("button", name="Rename").click()
+        page.get_by_role("textbox", name="Name of the session").fill("typed")
+        page.go_back()
+        page.get_by_role("heading", name="First").wait_for()
+        page.locator("dialog").wait_for(state="detached")
+        page.wait_for_function("() => document.title.startsWith('First ')")
+        page.go_back()
+        page.get_by_text("No session is open.").wait_for()
+        assert page.title() == "jaato"
+        page.go_forward()
+        page.go_forward()
+        page.get_by_role("heading", name="Second").wait_for()
+
+
+def test_a_rename_without_a_connection(tmp_path: Path) -> None:
+    """It fails with what happened and keeps the name, which is sent when the server is back."""
+    with desk(tmp_path, main=[]) as server, watched(server) as seen:
+        page = seen.page
+        seen.open(server)
+        seen.begin(server, name="Before")
+        page.get_by_role("button", name="Rename").wait_for()
+        seen.offline_is_expected = True
+        server.kill()
+        page.get_by_text("Offline. What you see").wait_for()
+        page.get_by_role("button", name="Rename").click()
+        dialog = page.locator("dialog")
+        dialog.get_by_role("textbox").fill("After")
+        dialog.get_by_role("button", name="Rename").click()
+        dialog.get_by_text("There is no connection to the server, and nothing was sent").wait_for()
+        server.start()
+        page.get_by_text("connected", exact=True).wait_for()
+        dialog.get_by_role("button", name="Rename").click()
+        page.get_by_role("heading", name="After").wait_for()
+        dialog.wait_for(state="detached")
+
+
+def test_a_reload_while_a_message_is_sent(tmp_path: Path) -> None:
+    """On a slow network the message is shown until the server has it, and a reload before that brings it back."""
+    steps: list[dict[str, Any]] = [{"text": "Received."}, {"text": "Again."}]
+    with desk(tmp_path, main=steps) as server, watched(server) as seen:
+        page = seen.page
+        page.context.add_init_script(SLOW)
+        seen.open(server)
+        seen.begin(server, name="Slow")
+        field = page.get_by_label("Message", exact=True)
+        page.evaluate("window.delay = 60_000")
+        field.fill("a long thought")
+        field.press("Enter")
+        page.get_by_text("Sending: a long thought").wait_for()
+        assert field.input_value() == ""
+        page.evaluate("location.hash = ''")
+        page.get_by_text("No session is open.").wait_for()
+        page.go_back()
+        field.wait_for()
+        assert field.input_value() == "", "it is still being sent"
+        page.reload()
+        field.wait_for()
+        assert field.input_value() == "a long thought"
+        page.evaluate("window.delay = 1_500")
+        field.press("Enter")
+        page.get_by_text("Sending: a long thought").wait_for()
+        field.fill("the next one")
+        seen.see("Received.")
+        page.get_by_text("Sending: a long thought").wait_for(state="detached")
+        page.reload()
+        field.wait_for()
+        assert field.input_value() == "the next one"
+        assert page.locator(".message.user").count() == 1
+
+
+def test_the_keyboard_after_stop(tmp_path: Path) -> None:
+    """The button is gone with the turn; the focus is in the message field, not nowhere."""
+    with desk(tmp_path, main=[{"text": "A long text. " * 300}]) as server, watched(server) as seen:
+        page = seen.page
+        seen.open(server)
+        seen.begin(server)
+        seen.send("Go.")
+        page.locator(".arriving").wait_for()
+        page.get_by_role("button", name="Stop").dblclick()
+        seen.see("Interrupted; completed work is kept.")
+        assert page.get_by_label("Message", exact=True).evaluate("(one) => one === document.activeElement")
+        assert page.locator(".composer .error-text").inner_text() == ""
