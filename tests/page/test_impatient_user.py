@@ -78,6 +78,60 @@ def test_back_while_a_dialog_is_open(tmp_path: Path) -> None:
         page.get_by_role("heading", name="Second").wait_for()
 
 
+def test_a_session_that_was_removed(tmp_path: Path) -> None:
+    """Back to it says so, and a session that is left is watched no longer, also one that was created here."""
+    with desk(tmp_path, main=[]) as server, watched(server) as seen:
+        page = seen.page
+        frames: list[str] = []
+        page.on("websocket", lambda socket: socket.on("framesent", lambda sent: frames.append(str(sent))))
+        seen.open(server)
+        seen.begin(server, name="Gone")
+        assert sum('"session.attach"' in frame for frame in frames) == 1
+        page.get_by_role("button", name="Delete").click()
+        page.locator("dialog").get_by_role("button", name="Delete").click()
+        page.get_by_text("No session is open.").wait_for()
+        page.wait_for_timeout(300)
+        assert sum('"session.detach"' in frame for frame in frames) == 1
+        page.go_back()
+        page.get_by_text("This session cannot be opened.").wait_for()
+
+
+def test_a_session_that_is_created_without_a_connection(tmp_path: Path) -> None:
+    """It fails at once with the reason; what was typed stays, and nothing happens after Cancel."""
+    with desk(tmp_path, main=[]) as server, watched(server) as seen:
+        page = seen.page
+        seen.open(server)
+        page.get_by_role("button", name="New", exact=True).click()
+        page.get_by_label("Directory on the server").fill(str(server.work))
+        page.get_by_label("Name").fill("Kept")
+        seen.offline_is_expected = True
+        server.kill()
+        page.get_by_text("Offline. What you see").wait_for()
+        page.get_by_role("button", name="Create", exact=True).click()
+        page.locator(".new-session").get_by_text("There is no connection to the server").wait_for()
+        assert page.get_by_label("Name").input_value() == "Kept"
+        server.start()
+        page.get_by_text("Offline. What you see").wait_for(state="detached")
+        page.get_by_role("button", name="Create", exact=True).click()
+        page.get_by_role("heading", name="Kept").wait_for()
+
+
+def test_a_name_that_is_empty(tmp_path: Path) -> None:
+    """It is refused with a reason, in the dialog and as a command, instead of being ignored."""
+    with desk(tmp_path, main=[]) as server, watched(server) as seen:
+        page = seen.page
+        seen.open(server)
+        seen.begin(server, name="Named")
+        page.get_by_role("button", name="Rename").click()
+        dialog = page.locator("dialog")
+        dialog.get_by_role("textbox").fill(" ")
+        dialog.get_by_role("textbox").press("Enter")
+        dialog.get_by_text("Give a name").wait_for()
+        page.keyboard.press("Escape")
+        seen.send("/rename ")
+        page.locator(".composer").get_by_text("Give a name").wait_for()
+
+
 def test_a_rename_without_a_connection(tmp_path: Path) -> None:
     """It fails with what happened and keeps the name, which is sent when the server is back."""
     with desk(tmp_path, main=[]) as server, watched(server) as seen:

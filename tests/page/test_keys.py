@@ -105,9 +105,10 @@ def test_help_lists_the_commands_and_the_keys(tmp_path: Path) -> None:
         field.fill("/he")
         page.get_by_role("option", name="/help").click()
         field.press("Enter")
-        shown = page.locator(".notice", has_text="/help")
+        shown = page.locator(".notice", has_text="list the commands and the keys")
         shown.wait_for()
-        lines = shown.inner_text().split("\n")
+        keys = page.locator(".notice", has_text="Shift+Enter")
+        lines = shown.inner_text().split("\n") + keys.inner_text().split("\n")
         for name, text in (
             ("/undo", "newest"),
             ("/fork", "copy"),

@@ -39,6 +39,8 @@ const REPEATABLE = new Set([
   "session.list", "history.request", "blob.request", "client.config", "session.stop", "files.find",
 ]);
 
+const NOT_SENT = "There is no connection to the server, and nothing was sent; try again when it is back.";
+
 /** A command failed; `code` is stable, the message says what to do. */
 export class CommandError extends Error {
   readonly code: string;
@@ -99,6 +101,10 @@ export class Connection {
       }
       if (this.status === "closed" || this.status === "refused" || this.status === "outdated") {
         reject(new CommandError({ code: "disconnected", message: "There is no connection to the server." }));
+        return;
+      }
+      if (this.status === "offline" && !REPEATABLE.has(command.type)) {
+        reject(new CommandError({ code: "disconnected", message: NOT_SENT }));
         return;
       }
       this.#waiting.set(id, { command: sent, sent: this.status === "online", resolve: resolve as (result: Result) => void, reject });
@@ -173,7 +179,7 @@ export class Connection {
       this.#waiting.delete(id);
       const message = waiting.sent
         ? "The connection was lost before the server replied; look whether it was done."
-        : "There is no connection to the server, and nothing was sent; try again when it is back.";
+        : NOT_SENT;
       waiting.reject(new CommandError({ code: "disconnected", message }));
     }
     this.#set("offline");

@@ -100,6 +100,7 @@ function useSessionView(client: Client, id: string): { view: View | undefined; e
     return () => {
       wanted = false;
       view?.close();
+      setFound({ id: "", error: "" });
     };
   }, [client, id]);
   return found.id === id ? { view: found.view, error: found.error } : { view: undefined, error: "" };

@@ -1,5 +1,6 @@
 // The `/` commands: those of the session's plugins, stored prompts, and the page's own.
 
+import type { Client } from "../client/index.ts";
 import { confirmDialog } from "./dialog.tsx";
 import { exportSession } from "./export.ts";
 import { ANSWERS } from "./questions.tsx";
@@ -19,10 +20,10 @@ export interface Completion {
 type Own = (view: View, given: string, show: (id: string) => void) => Promise<void>;
 
 const OWN: Record<string, { hint: string; run: Own }> = {
-  help: { hint: "list the commands and the keys", run: async (view) => view.notice("/help", `\n${helpText(view)}`) },
+  help: { hint: "list the commands and the keys", run: showHelp },
   stop: { hint: "stop what the agent does", run: async (view) => void (await view.session.stop()) },
   continue: { hint: "resume an interrupted turn", run: async (view) => void (await view.client.ask({ type: "turn.continue", session_id: view.session.id })) },
-  rename: { hint: "give the session a name", run: async (view, name) => void (await view.client.ask({ type: "session.update", session_id: view.session.id, name })) },
+  rename: { hint: "give the session a name", run: (view, name) => rename(view.client, view.session.id, name) },
   model: { hint: "show or change the model", run: changeModel },
   fork: { hint: "go on in a copy of this session", run: fork },
   export: { hint: "save the conversation as one HTML file", run: async (view) => exportSession(view) },
@@ -41,22 +42,27 @@ const KEYS: readonly [string, string][] = [
 ];
 
 /** The commands by name: the page's own, those of the session's plugins, and stored prompts. */
-function commandsOf(view: View): Completion[] {
+function commandsOf(view: View): { name: string; hint: string; parameters: string }[] {
   const plugins = view.session.state.commands.map((command) => ({ name: command.name, hint: command.description, parameters: command.parameters ?? "" }));
   const own = Object.entries(OWN).map(([name, { hint }]) => ({ name, hint, parameters: "" }));
   return [...own, ...plugins.filter((command) => !(command.name in OWN))]
-    .sort((one, other) => one.name.localeCompare(other.name))
-    .map(({ name, hint, parameters }) => ({ text: `/${name} `, label: `/${name} ${parameters}`.trim(), hint }));
+    .sort((one, other) => one.name.localeCompare(other.name));
 }
 
-function helpText(view: View): string {
-  const lines = (rows: readonly (readonly [string, string])[]) => rows.map(([name, hint]) => `${name.padEnd(NAME_COLUMNS)} ${oneLine(hint)}`);
-  return [...lines(commandsOf(view).map(({ label, hint }) => [oneLine(label, 60), hint])), "", ...lines(KEYS)].join("\n");
+async function showHelp(view: View): Promise<void> {
+  const lines = (rows: readonly (readonly [string, string])[]) => rows.map(([name, hint]) => `\n${name.padEnd(NAME_COLUMNS)} ${oneLine(hint)}`).join("");
+  view.notice("/help", lines(commandsOf(view).map(({ name, hint, parameters }) => [`/${oneLine(name, 60)}`, `${parameters} ${hint}`])));
+  view.notice("Keys", lines(KEYS));
 }
 
 /** What may follow a slash that is being typed; nothing for other texts. */
 export function completionsOf(view: View, text: string): Completion[] {
-  return /^\/[\w-]*$/.test(text) ? commandsOf(view).filter((command) => command.text.startsWith(text)).slice(0, MOST_SHOWN) : [];
+  const typed = /^\/([\w-]*)$/.exec(text)?.[1];
+  if (typed === undefined) return [];
+  return commandsOf(view)
+    .filter((command) => command.name.startsWith(typed))
+    .slice(0, MOST_SHOWN)
+    .map(({ name, hint, parameters }) => ({ text: `/${name} `, label: `/${name} ${parameters}`.trim(), hint }));
 }
 
 /** The word that names a file at the end of a text, after an `@`; null without one. */
@@ -86,6 +92,12 @@ export async function runSlash(view: View, text: string, show: (id: string) => v
   if (!command || command.is_prompt) return false;
   view.notice(`/${name} ${given}`.trim(), `\n${await view.session.run(name, given.trim())}`.trimEnd());
   return true;
+}
+
+/** Give a session another name. */
+export async function rename(client: Client, id: string, name: string): Promise<void> {
+  if (!name.trim()) throw new Error("Give a name; a session that has one keeps it until it gets another.");
+  await client.ask({ type: "session.update", session_id: id, name });
 }
 
 async function changeModel(view: View, model: string): Promise<void> {

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import type { Client, SessionCreate, SessionEntry } from "../client/index.ts";
+import { newKey, type Client, type SessionCreate, type SessionEntry } from "../client/index.ts";
 import { kept } from "./store.ts";
 
 const MODES: readonly [NonNullable<SessionCreate["mode"]>, string][] = [
@@ -24,16 +24,23 @@ export function NewSession({ client, known, close, done }: Props) {
   const [error, setError] = useState("");
   const [busy, setBusy] = useState(false);
   const form = useRef<HTMLFormElement>(null);
+  const shown = useRef(true);
+  useEffect(() => () => { shown.current = false; }, []);
   useEffect(() => {
     if (matchMedia("(pointer: fine)").matches) form.current?.querySelector("input")?.focus();
   }, []);
   const workspaces = [...new Set([kept.get("workspace"), ...known.map((entry) => entry.workspace)])].filter(Boolean);
   const create = async (form: FormData) => {
     const text = (name: string) => (form.get(name) as string).trim();
+    if (client.connection.status !== "online") return setError("There is no connection to the server; try again when it is back.");
     setBusy(true);
+    setError("");
     try {
       const workspace = text("workspace");
-      const session = await client.create({
+      const made = await client.ask({
+        type: "session.create",
+        attach: false,
+        once: newKey(),
         workspace,
         name: text("name") || null,
         provider: text("provider") || null,
@@ -41,7 +48,7 @@ export function NewSession({ client, known, close, done }: Props) {
         mode: (text("mode") || null) as SessionCreate["mode"],
       });
       kept.set("workspace", workspace);
-      done(session.id);
+      if (shown.current) done(made.session_id);
     } catch (failure) {
       setError((failure as Error).message);
     } finally {

@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import type { Client, SessionEntry, Status } from "../client/index.ts";
+import { rename } from "./commands.ts";
 import { confirmDialog, promptDialog } from "./dialog.tsx";
 import { NewSession } from "./new-session.tsx";
 import { isNotifying, useListNotifications } from "./notify.ts";
@@ -54,9 +55,9 @@ function Row({ entry, current, client, owner, show, refresh }: { entry: SessionE
   const title = titleOf(entry, entry.id);
   const home = client.connection.welcome?.home;
   const mark = entry.questions ? "waits for an answer" : entry.busy ? "working" : entry.interrupted ? "interrupted" : "";
-  const rename = async () => {
-    const change = (name: string) => client.ask({ type: "session.update", session_id: entry.id, name });
-    if ((await promptDialog({ title: "Name of the session", yes: "Rename", initial: entry.name ?? "", submit: change })) !== null) refresh();
+  const askName = async () => {
+    const submit = (name: string) => rename(client, entry.id, name);
+    if ((await promptDialog({ title: "Name of the session", yes: "Rename", initial: entry.name ?? "", submit })) !== null) refresh();
   };
   const remove = async () => {
     const sure = await confirmDialog({ title: `Delete ${oneLine(title, 60)}?`, text: "Its log and its waypoints are removed for good.", yes: "Delete", danger: true });
@@ -74,7 +75,7 @@ function Row({ entry, current, client, owner, show, refresh }: { entry: SessionE
       </a>
       {current && owner ? (
         <div class="row-actions">
-          <button type="button" class="quiet" onClick={() => void rename()}>Rename</button>
+          <button type="button" class="quiet" onClick={() => void askName()}>Rename</button>
           <button type="button" class="quiet" onClick={() => void remove()}>Delete</button>
         </div>
       ) : null}
