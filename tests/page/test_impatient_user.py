@@ -188,6 +188,28 @@ def test_a_reload_while_a_message_is_sent(tmp_path: Path) -> None:
         assert page.locator(".message.user").count() == 1
 
 
+def test_a_server_that_is_killed_again_and_again(tmp_path: Path) -> None:
+    """The turn that was cut off is reported once, and is continued on demand."""
+    with desk(tmp_path, main=[{"text": "Some words. " * 100}]) as server, watched(server) as seen:
+        page = seen.page
+        seen.open(server)
+        seen.begin(server)
+        seen.send("Go.")
+        page.locator(".arriving").wait_for()
+        seen.offline_is_expected = True
+        for _ in range(3):
+            server.kill()
+            page.get_by_text("Offline. What you see").wait_for()
+            server.start()
+            page.get_by_text("connected", exact=True).wait_for()
+            seen.see("The turn was cut off")
+            page.wait_for_timeout(300)
+        assert page.get_by_role("log").get_by_text("The turn was cut off").count() == 1
+        seen.send("/continue")
+        page.locator(".turn-end").wait_for()
+        assert page.locator(".message.user").count() == 1
+
+
 def test_the_keyboard_after_stop(tmp_path: Path) -> None:
     """The button is gone with the turn; the focus is in the message field, not nowhere."""
     with desk(tmp_path, main=[{"text": "A long text. " * 300}]) as server, watched(server) as seen:

@@ -115,6 +115,12 @@ export class View {
     this.changed();
   }
 
+  /** Whether the newest item is a notice with this text. */
+  #isShown(text: string): boolean {
+    const last = this.items.at(-1);
+    return last?.type === "notice" && last.text === text;
+  }
+
   #reset(): void {
     this.items = [...this.session.state.entries];
     this.more = (this.session.state.earlier ?? 0) > 0;
@@ -187,6 +193,7 @@ export class View {
       case "error":
         return this.notice("error:", event.error.message, "error", event.agent_id);
       case "system.message":
+        if (this.#isShown(event.text)) return; // as after each of several restarts of the server
         return this.notice(event.level === "error" ? "Error" : "Notice", event.text, event.level ?? "info", event.agent_id);
       case "background.updated":
         return this.notice("", `background task ${event.task_id} (${event.tool}): ${event.status}`, event.status === "failed" ? "warning" : "info");
