@@ -64,6 +64,25 @@ def test_a_first_session(tmp_path: Path) -> None:
         assert browser.evaluate("window.violations.concat(errors)") == []
 
 
+def test_a_key_at_once(tmp_path: Path) -> None:
+    """Alt+Y answers a question that has just appeared, and one whose form was opened and closed."""
+    ask = [called(("run", {"command": f"printf x > {name}", "need": ["write"]})) for name in ("a", "b")]
+    steps = [ask[0], {"text": "First."}, ask[1], {"text": "Second."}]
+    certificate(tmp_path, "server")
+    with desk(tmp_path, main=steps) as server, webkit(tmp_path / "profile") as browser:
+        begin(browser, server)
+        browser.type("One." + ENTER)
+        browser.see("May run run?", ".question")
+        browser.type("y", ALT)
+        browser.see("First.")
+        browser.type("Two." + ENTER)
+        browser.wait("document.querySelector('.question .primary:enabled')")
+        for key in "eey":
+            browser.type(key, ALT)
+        browser.see("Second.")
+        assert {path.name for path in server.work.iterdir()} >= {"a", "b"}
+
+
 def begin(browser: WebKit, server: Desk) -> None:
     """Pair, create a session, and go to the message field."""
     browser.resize(1_280, 800)
