@@ -79,6 +79,8 @@ def test_editing_the_arguments(desk: CliEnvironment) -> None:
         child.expect("Over.")
         assert leave(child) == 0
     assert [path.name for path in desk.work.iterdir()] == ["other"]
+    shown = desk.run("sessions", "show", desk.sessions()[0]["id"]).stdout
+    assert ("touch other" in shown, "touch made" in shown) == (True, False)
 
 
 def test_a_question_at_the_terminal_shows_its_deadline(desk: CliEnvironment) -> None:

@@ -130,6 +130,9 @@ def test_a_call_is_allowed_with_other_arguments_and_denied_with_a_comment(tmp_pa
         assert (server.work / "c.txt").read_text() == "three"
         page.locator(".call.denied summary").click()
         page.get_by_text("not this one").first.wait_for()
+        page.reload()
+        page.locator(".call.done .call-args").get_by_text("printf edited > a.txt").wait_for()
+        assert page.get_by_text("printf one > a.txt").count() == 0
 
 
 def test_a_message_in_mid_turn(tmp_path: Path) -> None:

@@ -55,6 +55,9 @@ async def test_edited_arguments_are_run(work: Path) -> None:
         await one.see("touch two")
         await one.press("ctrl+s")
         await one.see("Over.")
+    async with studio(work, "--continue", steps=[]) as one:
+        await one.see("run touch two")
+        assert "touch one" not in one.screen
     assert (work / "two").exists()
     assert not (work / "one").exists()
 

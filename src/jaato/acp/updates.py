@@ -280,6 +280,9 @@ class Updates:
             update.field_meta = {"terminal_exit": exited}
         if raw is not None and len(encode(raw)) <= MAX_RAW_BYTES:
             update.raw_output = raw
+        if event.edited is not None:
+            update.title = title_of(event.tool, event.edited, self._names.name_of(event.agent_id))
+            update.raw_input = raw_value(event.edited)
         self._made.append(update)
 
     def result_update(self, event: ToolCallEnd, terminal: str | None = None) -> ToolCallProgress:

@@ -300,6 +300,7 @@ class ToolRunner:
         metadata = outcome.metadata
         if isinstance(call.output, OutputSink):
             call.output.end()
+        started = journal.state.started.get(call.id)
         events: list[Event] = []
         if call.changed:  # numbered in the order they are recorded
             events += take_file_changes(journal, call)
@@ -311,7 +312,8 @@ class ToolRunner:
             duration_s=int(outcome.duration_s * 1e6 + 0.5) / 1e6,
             permission=outcome.permission,
             **(display_fields(metadata) if metadata else {}),
-            origin=None if call.id in journal.state.started else call.origin,
+            origin=None if started is not None else call.origin,
+            edited=started.arguments if started is not None and call.edited else None,
         )
         events.append(end)
         return events
@@ -404,6 +406,7 @@ class ToolRunner:
             if await resume(asked, begun):
                 return
             call.again, call.name, call.arguments = True, begun.tool, begun.arguments
+            call.edited = begun.arguments != asked.arguments
         await run(call, self)
 
     def new_call(self, asked: ToolCall, turn_id: str, caller: CallerKind = "model") -> Call:

@@ -67,12 +67,13 @@ class Call(msgspec.Struct, Generic[D], eq=False):
 
     `output` shows text while the tool runs (safe from any thread). `keep` stores bytes or a file as a blob and
     returns its handle; `read_handle(handle, offset, limit)` reads bytes of one. `services` are what the session lends
-    (`plans`, `clarify`, `background`, …). `origin` says where a call of another program comes from; `waits_for_end` that
-    the caller has no later turn, so that a slow call is not moved to the background. `stands_for` is the active tool whose
-    call this one is, `alias` the other name of the tool by which the caller called it. `again`: an earlier process had
-    begun it, and it continues. `token` is cancelled when the call is. `within_s` is how long it may run at most, where that
-    is less than the tool's own time. `access` is what a process that the call starts may reach, None without a permission
-    policy: everything; `access_reason` says why that and no more. A tool that changes files appends to `changed`, so that
+    (`plans`, `clarify`, `background`, …). `origin` says where a call of another program comes from; `waits_for_end`
+    that the caller has no later turn, so that a slow call is not moved to the background. `stands_for` is the active
+    tool whose call this one is, `alias` the other name of the tool by which the caller called it. `again`: an earlier
+    process had begun it, and it continues; `edited`: the arguments are not those that the model gave. `token` is
+    cancelled when the call is. `within_s` is how long it may run at most, where that is less than the tool's own
+    time. `access` is what a process that the call starts may reach, None without a permission policy: everything;
+    `access_reason` says why that and no more. A tool that changes files appends to `changed`, so that
     clients learn of them.
     """
 
@@ -91,6 +92,7 @@ class Call(msgspec.Struct, Generic[D], eq=False):
     stands_for: str = ""
     alias: str = ""
     again: bool = False
+    edited: bool = False
     workspace: Path = HERE
     origin: dict[str, str] | None = None
     waits_for_end: bool = False

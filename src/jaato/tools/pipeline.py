@@ -189,7 +189,7 @@ async def ask_permission(call: Call, tool: Tool, steps: Steps) -> tuple[Permissi
         if decision.arguments is None:
             call.access, call.access_reason = permission.access, permission.reason
             return permission, None
-        call.arguments = decision.arguments
+        call.arguments, call.edited = decision.arguments, True
         refusal = invalid(call, tool) or check_placeholders(call, tool)
         if refusal is not None:
             return permission, refusal

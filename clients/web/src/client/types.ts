@@ -1187,6 +1187,7 @@ export interface ToolCallEnd {
   readonly show_popup?: boolean;
   readonly origin?: Readonly<Record<string, string>> | null;
   readonly arguments?: Readonly<Record<string, unknown>> | null;
+  readonly edited?: Readonly<Record<string, unknown>> | null;
 }
 
 /** A permitted call is about to run; durable before the tool does anything. */

@@ -30,7 +30,8 @@ interface Props {
   showAgent?: (id: string) => void;
 }
 
-export function Call({ view, name, given, malformed, state, showAgent }: Props) {
+export function Call({ view, name, given: asked, malformed, state, showAgent }: Props) {
+  const given = (state.kind === "done" ? state.end.edited : state.kind === "running" ? state.call.arguments : null) ?? asked;
   const look = lookOf(state);
   const agent = showAgent ? subagentOf(view, given, state) : undefined;
   const diffs = state.kind === "done" ? diffsOf(state.end) : [];

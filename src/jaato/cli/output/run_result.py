@@ -61,6 +61,8 @@ class RunResult:
                 self.arguments |= {call.call_id: call.arguments for call in event.message.function_calls}
                 if event.agent_id == self.agent_id:
                     self.text = event.message.text
+            case ToolCallEnd(edited=dict(edited)):
+                self.arguments[event.call_id] = edited
             case TurnCompleted() if self.began:
                 (self.turns if event.agent_id == self.agent_id else self.subagent_turns).append(event)
             case BackgroundUpdated(status="running"):

@@ -94,7 +94,8 @@ def render_event(event: Event, arguments: Arguments, *, full: bool) -> Iterator[
                         yield from label_lines("thinking", part.text)
             arguments |= {call.call_id: call.arguments for call in event.message.function_calls}
         case ToolCallEnd():
-            yield f"> {call_text(event.tool, arguments.pop(event.call_id, {}), 160)}"
+            given = arguments.pop(event.call_id, {})
+            yield f"> {call_text(event.tool, given if event.edited is None else event.edited, 160)}"
             yield from render_result(event.result, full=full)
         case TurnCompleted():
             yield f"-- {turn_text(event)}"
@@ -167,7 +168,8 @@ def entry_lines(entry: Event, arguments: Arguments, width: int) -> Iterator[str]
             if entry.message.text:
                 yield from label_lines("agent", entry.message.text)
         case ToolCallEnd():
-            yield f"> {call_text(entry.tool, arguments.get(entry.call_id, {}), width - 2)}"
+            given = arguments.get(entry.call_id, {}) if entry.edited is None else entry.edited
+            yield f"> {call_text(entry.tool, given, width - 2)}"
             if not entry.result.ok:
                 yield failure_text(entry, width)
         case TurnCompleted():

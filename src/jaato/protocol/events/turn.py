@@ -301,6 +301,8 @@ class ToolCallEnd(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=
     """Where a call comes from of which there is no start."""
     arguments: dict[str, Any] | None = None
     """What a call was made with that has run and of which there is no start: it could only read, and was over at once."""
+    edited: dict[str, Any] | None = None
+    """The arguments that a call has run with, if they are not those that the model gave it."""
 
 
 class ToolActivated(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="tool.activated"):

@@ -279,7 +279,9 @@ class CallBlock(Block):
     def finish(self, event: ToolCallEnd) -> None:
         """It has ended."""
         self.end, self.output = event, ""
-        self.arguments = event.arguments if event.arguments is not None else self.arguments
+        self.arguments = next(
+            (given for given in (event.edited, event.arguments) if given is not None), self.arguments
+        )
         self.status = "denied" if is_denied(event) else "done" if event.result.ok else "failed"
         self.folded = not 0 < self._diff().count("\n") <= SHORT_DIFF_LINES
         self.changed()
