@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.environment import CliEnvironment, say
 from tests.tui.test_terminal import expect_all, leave, terminal
+from textual.events import Paste
 
-from jaato.tui.driver import PASTE_BEGINS, PASTE_ENDS, PasteFilter
+from jaato.tui.driver import PASTE_BEGINS, PASTE_ENDS, InputParser, PasteFilter
 
 PARTS = st.lists(st.sampled_from(["a", "\x1b", "[", "2", "0", "1", "~", "\r", PASTE_BEGINS, PASTE_ENDS]))
 
@@ -31,6 +32,20 @@ def test_a_paste_has_no_escape_however_it_is_read(parts: list[str], cuts: list[i
     elif PASTE_ENDS in rest:
         inside = rest.partition(PASTE_ENDS)[0].replace("\x1b", "")
         assert whole.startswith(f"{outside}{begins}{inside}{PASTE_ENDS}")
+
+
+def test_bytes_may_come_one_at_a_time() -> None:
+    """A part of a character, and of the mark after a paste, is no end of the input: the rest of it is read."""
+    parser = InputParser(False)
+    data = f"ü{PASTE_BEGINS}\x1b€{PASTE_ENDS}x".encode()
+    found = [event for byte in data for event in parser.parse(bytes([byte]))]
+    assert [
+        event.text if isinstance(event, Paste) else getattr(event, "character", None) for event in found
+    ] == [
+        "ü",
+        "€",
+        "x",
+    ]
 
 
 def test_no_byte_and_no_paste_is_read_as_a_key_it_is_not(tmp_path: Path) -> None:

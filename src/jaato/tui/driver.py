@@ -5,11 +5,13 @@ from __future__ import annotations
 import codecs
 import os
 import selectors
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
 
 PASTE_BEGINS, PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 READ_BYTES = 1 << 16
@@ -22,24 +24,18 @@ class TerminalDriver(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Read and dispatch events until the client ends, or its terminal is closed."""
-        parser, decoder, pastes = (
-            XTermParser(self._debug),
-            codecs.getincrementaldecoder("utf-8")("replace"),
-            PasteFilter(),
-        )
+        parser = InputParser(self._debug)
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
                 if selector.select(SELECT_S):
                     if not (data := self._read()):
                         break
-                    for event in parser.feed(pastes.filter(decoder.decode(data))):
+                    for event in parser.parse(data):
                         self.process_message(event)
                 for event in parser.tick():
                     self.process_message(event)
-        with suppress(EOFError, ParseError):
-            for _ in parser.feed(""):
-                pass
+        parser.close()
 
     def _read(self) -> bytes:
         """What has come; nothing from a closed terminal."""
@@ -47,6 +43,30 @@ class TerminalDriver(LinuxDriver):
             return os.read(self.fileno, READ_BYTES)
         except OSError:
             return b""
+
+
+class InputParser:
+    """Makes events of the bytes of a terminal."""
+
+    def __init__(self, debug: bool) -> None:
+        self._parser = XTermParser(debug)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._pastes = PasteFilter()
+
+    def parse(self, data: bytes) -> Iterator[Message]:
+        """The events of the next bytes: none for a part of a character or mark, as the parser takes an empty text for the end."""
+        if text := self._pastes.filter(self._decoder.decode(data)):
+            yield from self._parser.feed(text)
+
+    def tick(self) -> Iterable[Message]:
+        """The events that are due when nothing came."""
+        return self._parser.tick()
+
+    def close(self) -> None:
+        """End the parser."""
+        with suppress(EOFError, ParseError):
+            for _ in self._parser.feed(""):
+                pass
 
 
 class PasteFilter:

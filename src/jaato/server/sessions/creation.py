@@ -31,8 +31,9 @@ GIVEN_SERVERS_WITHIN_S = 2.0
 """How long a client waits for the MCP servers that it gives a session: one that is there by then has its tools declared."""
 MAX_WORD_CHARS = 200
 REMEMBERED = 10_000
-SHOWN_DAMAGED = 5
 """The most remembered commands with `once`."""
+SHOWN_DAMAGED = 5
+"""The most damaged events that a notice names."""
 
 
 def blueprint_of(base: SessionOptions, command: SessionCreate, workspace: Path) -> SessionOptions:
