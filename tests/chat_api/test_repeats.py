@@ -19,6 +19,7 @@ from tests.chat_api.test_life import daemon
 
 from jaato.protocol.events import MessageUser, ToolCallStart
 from jaato.providers.scripted import ScriptedCall, Step
+from jaato.server.openai import repeats
 from jaato.settings import environment
 
 CHATS: dict[str, dict[str, str]] = {
@@ -137,6 +138,70 @@ def test_one_key_at_once(tmp_path: Path) -> None:
                     group.start_soon(ask)
             assert texts == ["Once."] * 3
             assert len(events_of(api, ToolCallStart)) == 1
+
+    anyio.run(main)
+
+
+def test_one_of_two_clients_of_a_key_leaves(tmp_path: Path) -> None:
+    """The turn continues for the other clients with the same key when the one that began it disconnects."""
+
+    async def main() -> None:
+        wait = Step(
+            calls=[ScriptedCall("run", {"command": "touch began; until test -e end; do sleep 0.05; done"})]
+        )
+        async with serving(tmp_path, [wait, Step("Once."), Step("Twice.")], yes=True) as api:
+            texts: list[str] = []
+
+            async def ask(scope: anyio.CancelScope) -> None:
+                with scope:
+                    answer = await api.ask(("user", "Hi"), extra_headers={"Idempotency-Key": "k"})
+                    texts.append(answer.choices[0].message.content)
+
+            def count_clients() -> int:
+                return sum(len(room.clients) for room in api.hub.rooms.values())
+
+            async with anyio.create_task_group() as group:
+                first = anyio.CancelScope()
+                group.start_soon(ask, first)
+                while not (api.work / "began").exists():
+                    await anyio.sleep(0.02)
+                group.start_soon(ask, anyio.CancelScope())
+                while count_clients() < 2:
+                    await anyio.sleep(0.02)
+                first.cancel()
+                while count_clients() > 1:
+                    await anyio.sleep(0.02)
+                (api.work / "end").touch()
+            assert texts == ["Once."]
+
+    anyio.run(main)
+
+
+def test_a_request_after_another_that_said_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repeated request without a key gets no answer that was given long before: its own first attempt has begun no turn."""
+    monkeypatch.setattr(repeats, "MAX_AGE_S", 0.0)
+
+    async def main() -> None:
+        async with serving(tmp_path, [Step("Monday."), Step("Tuesday."), Step("Wednesday.")]) as api:
+            for chat, day in (("none", "Monday."), ("none", "Tuesday."), ("session", "Wednesday.")):
+                answer = await api.ask(("user", "Which day?"), extra_headers=CHATS[chat] | AGAIN)
+                assert answer.choices[0].message.content == day
+
+    anyio.run(main)
+
+
+def test_a_message_before_many_of_subagents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The turn of a repeated request is found behind any number of messages to subagents."""
+    monkeypatch.setattr(repeats, "PAGE", 1)
+
+    async def main() -> None:
+        look = Step(calls=[ScriptedCall("delegate", {"task": "Look."})])
+        script = [look, Step("Seen."), look, Step("Seen."), Step("Done."), Step("Done twice.")]
+        async with serving(tmp_path, script, yes=True) as api:
+            for headers in ({}, AGAIN):
+                answer = await api.ask(("user", "Go"), extra_headers=CHATS["session"] | headers)
+                assert answer.choices[0].message.content == "Done."
+            assert len(events_of(api, MessageUser)) == 3
 
     anyio.run(main)
 

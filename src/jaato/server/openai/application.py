@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import anyio
@@ -40,6 +41,8 @@ class Application:
         self._models = Models(hub.base)
         self._running = 0
         self._open: set[anyio.CancelScope] = set()
+        self._followers: Counter[str] = Counter()
+        """How many requests await the turn of each message, by its `once`."""
         self._is_stopping = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,7 +109,9 @@ class Application:
         else:
             workspace, chat = self._workspace_of(scope), chat_of(scope)
             attempt = attempt_of(scope, body, chat.chat_id, chat.session, str(workspace))
-            source = TurnAnswer(self._hub, admission, chat, choice, workspace, request, attempt)
+            source = TurnAnswer(
+                self._hub, admission, chat, choice, workspace, request, attempt, self._followers
+            )
         options = request.stream_options
         usage = options is not None and bool(options.include_usage)
         stream = EventStream(scope, send, request.model, include_usage=usage) if request.stream else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import anyio
@@ -23,7 +24,10 @@ RETRY_HEADER = b"x-stainless-retry-count"
 MAX_KEY_CHARS = 200
 MAX_SEARCHED = 50
 """In how many of the newest sessions a repeated request without a chat is searched."""
-MAX_MESSAGES = 20
+MAX_AGE_S = 900.0
+"""How long after the end of a turn a request without a key is taken for a repetition of the one that began it. The SDK waits 600 s
+for an answer and then repeats the request; a later request may say the same and mean it anew."""
+PAGE = 20
 FAILED = ("error", "cancelled", "interrupted")
 """Ends of a turn without an answer."""
 
@@ -53,19 +57,26 @@ def attempt_of(scope: Scope, body: bytes, *about: str) -> Attempt:
 
 
 async def find_session(store: Store, once: str) -> str | None:
-    """The newest session with a message whose `once` begins so."""
+    """The newest session whose first message, behind the messages it began with, has a `once` that begins so."""
 
     def find() -> str | None:
         for row in store.sessions(None, limit=MAX_SEARCHED):
             try:
                 for event in store.read(row.id):
-                    if isinstance(event, MessageUser) and event.message.once.startswith(once):
-                        return row.id
+                    if isinstance(event, MessageUser) and not is_history(event):
+                        if event.message.once.startswith(once):
+                            return row.id
+                        break
             except StoreError:
                 continue  # it was deleted meanwhile
         return None
 
     return await anyio.to_thread.run_sync(find)
+
+
+def is_history(event: MessageUser) -> bool:
+    """Whether a message was there before the session: its `once` has no digest of a request."""
+    return event.message.once.startswith(ONCE) and ":" not in event.message.once.removeprefix(ONCE)
 
 
 class Repeated(NamedTuple):
@@ -81,14 +92,26 @@ class Repeated(NamedTuple):
         return snapshot(self.session.info, self.session.state)
 
     @property
-    def failed(self) -> TurnCompleted | None:
-        """The end of its turn, if that has ended without an answer."""
+    def end(self) -> TurnCompleted | None:
+        """The end of its turn."""
         ends = (
             entry
-            for entry in self.session.state.entries
+            for entry in reversed(self.session.state.entries)
             if isinstance(entry, TurnCompleted) and entry.turn_id == self.message.turn_id
         )
-        return next((end for end in ends if end.reason in FAILED), None)
+        return next(ends, None)
+
+    @property
+    def failed(self) -> TurnCompleted | None:
+        """The end of its turn, if that has ended without an answer."""
+        return self.end if self.end is not None and self.end.reason in FAILED else None
+
+    @property
+    def is_old(self) -> bool:
+        """Whether its turn has ended so long ago that only a key shows a repetition."""
+        if self.end is None:
+            return False
+        return (datetime.now(UTC) - datetime.fromisoformat(self.end.timestamp)).total_seconds() > MAX_AGE_S
 
     def check_undone(self) -> None:
         """Raise `RequestError` if its failed turn has called tools: then it is not run again."""
@@ -104,9 +127,14 @@ class Repeated(NamedTuple):
 
 async def find_repeated(session: RemoteSession, attempt: Attempt) -> Repeated | None:
     """The newest message of a session, if this request has sent it."""
-    page = await session.history(limit=MAX_MESSAGES, types=("message.user",))
     root = session.state.root_agent_id
-    for event in reversed(page.events):
-        if isinstance(event, MessageUser) and event.agent_id == root and event.message.source == "user":
-            return Repeated(session, event) if event.message.once.startswith(attempt.once) else None
+    before: int | None = session.state.seq + 1
+    while before is not None:
+        page = await session.history(before, limit=PAGE, types=("message.user",))
+        for event in reversed(page.events):
+            if isinstance(event, MessageUser) and event.agent_id == root and event.message.source == "user":
+                found = Repeated(session, event)
+                is_same = event.message.once.startswith(attempt.once)
+                return found if is_same and (attempt.key or not found.is_old) else None
+        before = page.before_seq
     return None

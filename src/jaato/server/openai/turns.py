@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from pathlib import Path
@@ -67,7 +68,9 @@ class TurnAnswer:
         workspace: Path,
         request: ChatRequest,
         attempt: Attempt,
+        followers: Counter[str],
     ) -> None:
+        self._followers = followers
         self._hub = hub
         self._admission = admission
         self._chat = chat
@@ -236,9 +239,11 @@ class TurnAnswer:
         """Send the message, unless it was sent before; the pieces of the answer, to the end of the turn. `alone` is left when the
         message is in the log, where a repetition finds it."""
         once = f"{self._attempt.once}{new_id('m')}"
-        fold = AnswerFold(session.state, once if repeated is None else repeated.message.message.once)
+        message = once if repeated is None else repeated.message.message.once
+        fold = AnswerFold(session.state, message)
         waits: dict[str, float] = {}
         is_refused = False
+        self._followers[message] += 1
         try:
             async with AsyncExitStack() as stack:
                 events = stack.enter_context(session.events())
@@ -265,8 +270,10 @@ class TurnAnswer:
                 raise refusal_of(completed.error)
             self.outcome = Outcome(fold.finish_reason, fold.usage)
         finally:
+            self._followers -= Counter((message,))  # which drops what is zero
             with anyio.move_on_after(LEAVE_S, shield=True):
-                await self._leave(client, session, is_over=is_refused or fold.completed is not None)
+                is_over = is_refused or fold.completed is not None
+                await self._leave(client, session, is_over=is_over or message in self._followers)
 
     async def _turn(
         self, session: RemoteSession, events: AsyncIterator[Event], fold: AnswerFold, waits: dict[str, float]
@@ -313,7 +320,7 @@ class TurnAnswer:
         )
 
     async def _leave(self, client: Client, session: RemoteSession, *, is_over: bool) -> None:
-        """Stop a turn whose reader has left, and end the visit, unless background tasks or subagents still run."""
+        """Stop a turn whose readers have left, and end the visit, unless background tasks or subagents still run."""
         try:
             if not is_over:
                 await session.stop()
