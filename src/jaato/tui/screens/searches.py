@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import takewhile
 
 from jaato.cli.output.console import one_line
 from jaato.tui.link import Link
@@ -42,18 +43,20 @@ class ConversationSubject(Subject):
         """The blocks with all words; without any, those that are loaded."""
         words = query.lower().split()
         async with self._searching:
-            found = self._find(words)
+            found = self._find(words, None)
             while words and len(found) < ENOUGH and (first := self._conversation.first_seq) is not None:
+                oldest = self._layout.blocks[0] if self._layout.blocks else None
                 await self._load_earlier(SEARCH_PAGE)
                 if self._conversation.first_seq == first:
                     break  # it has failed, which is noted in the conversation
-                found = self._find(words)
+                found += self._find(words, oldest)
         self._blocks |= {str(id(block)): block for block in found}
         return [Row(str(id(block)), one_line(block.words[:400], 120)) for block in found]
 
-    def _find(self, words: Sequence[str]) -> Sequence[Block]:
+    def _find(self, words: Sequence[str], end: Block | None) -> list[Block]:
+        """The blocks with all words up to one of them, the newest first."""
         found = []
-        for block in reversed(self._layout.blocks):
+        for block in reversed([*takewhile(lambda block: block is not end, self._layout.blocks)]):
             text = block.words.lower()
             if text.strip() and all(word in text for word in words):
                 found.append(block)
