@@ -26,34 +26,40 @@ KEPT_TASKS = 1000
 class RecentText:
     """The newest `most_chars` characters of a text. `start` counts those before them. Not thread-safe."""
 
-    __slots__ = ("_chars", "_most_chars", "_parts", "start")
+    __slots__ = ("_chars", "_most_chars", "_parts", "_skipped", "start")
 
     def __init__(self, most_chars: int) -> None:
         self._most_chars = most_chars
         self._parts: deque[str] = deque()
+        self._skipped = 0
+        """How many characters of the first part are dropped: to cut them off would copy the others at each `add`."""
         self._chars = self.start = 0
 
     def add(self, text: str) -> None:
         """Add text, and drop the oldest beyond the limit."""
         self._parts.append(text)
         self._chars += len(text)
-        while self._chars > self._most_chars:
-            oldest = self._parts.popleft()
-            surplus = min(len(oldest), self._chars - self._most_chars)
-            if surplus < len(oldest):
-                self._parts.appendleft(oldest[surplus:])
-            self._chars -= surplus
-            self.start += surplus
+        while (surplus := self._chars - self._most_chars) > 0:
+            whole = len(self._parts[0]) - self._skipped
+            dropped = min(whole, surplus)
+            self._skipped += dropped
+            if dropped == whole:
+                self._parts.popleft()
+                self._skipped = 0
+            elif self._skipped > self._most_chars:
+                self._parts[0], self._skipped = self._parts[0][self._skipped :], 0
+            self._chars -= dropped
+            self.start += dropped
 
     def join(self) -> str:
         """The text that is kept."""
-        text = "".join(self._parts)
-        self._parts = deque([text])
+        text = "".join(self._parts)[self._skipped :]
+        self._parts, self._skipped = deque([text]), 0
         return text
 
     def take(self) -> tuple[str, int]:
         """The text that is kept, which is dropped then, and its start."""
-        text, start = "".join(self._parts), self.start
+        text, start = self.join(), self.start
         self._parts.clear()
         self._chars, self.start = 0, start + len(text)
         return text, start
