@@ -95,6 +95,7 @@ def test_a_client_that_has_dropped_a_request_is_asked_again(
 
     async def drop(_request: FileRequest) -> None:
         if len(buffers.asked) == 1:
+            monkeypatch.setattr("jaato.server.sessions.client_files.READ_TIMEOUT_S", 30.0)
             await asyncio.Event().wait()
 
     buffers.before_answer = drop
