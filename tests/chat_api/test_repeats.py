@@ -17,6 +17,7 @@ import pytest
 from tests.chat_api.api import Api, serving
 from tests.chat_api.test_life import daemon
 
+from jaato.client import state
 from jaato.protocol.events import MessageUser, ToolCallStart
 from jaato.providers.scripted import ScriptedCall, Step
 from jaato.server.openai import repeats
@@ -186,6 +187,23 @@ def test_a_request_after_another_that_said_the_same(tmp_path: Path, monkeypatch:
             for chat, day in (("none", "Monday."), ("none", "Tuesday."), ("session", "Wednesday.")):
                 answer = await api.ask(("user", "Which day?"), extra_headers=CHATS[chat] | AGAIN)
                 assert answer.choices[0].message.content == day
+
+    anyio.run(main)
+
+
+def test_a_turn_that_is_longer_than_the_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer of a repeated request is whole, also where the state of its session has only the end of the turn."""
+    monkeypatch.setattr(state, "WINDOW", 3)
+
+    async def main() -> None:
+        calls = [ScriptedCall("run", {"command": "true"})]
+        script = [Step(text, calls=calls) for text in ("One.", "Two.", "Three.")]
+        async with serving(tmp_path, [*script, Step("Four."), Step("Again.")], yes=True) as api:
+            for headers in ({}, AGAIN):
+                answer = await api.ask(("user", "Go"), extra_headers=CHATS["session"] | headers)
+                message = answer.choices[0].message
+                assert message.content == "One.\n\nTwo.\n\nThree.\n\nFour."
+                assert message.reasoning_content.count("`run(command=true)`: done") == 3
 
     anyio.run(main)
 

@@ -78,7 +78,8 @@ class AnswerFold:
     def __init__(self, state: State, once: str) -> None:
         self._state = state
         self._once = once
-        self._seq = 0
+        self.seq = state.seq
+        """The last durable event that was handled, or that was there before."""
         self._turn_id = ""
         self._sent: dict[str, int] = {}
         """By source, how many characters of the current reply were sent."""
@@ -111,18 +112,13 @@ class AnswerFold:
                 yield from self._catch_up(event.state)
             return
         if event.durable:
-            if event.seq <= self._seq:
+            if event.seq <= self.seq:
                 return
-            self._seq = event.seq
+            self.seq = event.seq
         if isinstance(event, MessageUser) and event.message.once == self._once:
             self._turn_id = event.turn_id
         elif self._turn_id:
             yield from self._pieces(event)
-
-    def catch_up(self, message: MessageUser, now: SessionInfo) -> Iterator[Piece]:
-        """The pieces so far of the turn that a message has begun."""
-        yield from self.feed(message)
-        yield from self.feed(now)
 
     def _catch_up(self, state: State) -> Iterator[Piece]:
         """The pieces of a snapshot that stands for events that were left out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from jaato.client.state import snapshot
 from jaato.errors import StoreError
 from jaato.protocol.events import MessageUser, SessionInfo, TurnCompleted
 from jaato.server.http.asgi import Scope, values
+from jaato.server.openai.answer import AnswerFold, Piece
 from jaato.server.openai.branches import ONCE
 from jaato.server.openai.errors import RequestError
 from jaato.server.openai.wire import NO_RETRY
@@ -84,22 +86,14 @@ class Repeated(NamedTuple):
 
     session: RemoteSession
     message: MessageUser
+    end: TurnCompleted | None
+    """The end of its turn."""
 
     @property
     def now(self) -> SessionInfo:
         """The session as it is, for the fold of an answer."""
         assert self.session.info is not None
         return snapshot(self.session.info, self.session.state)
-
-    @property
-    def end(self) -> TurnCompleted | None:
-        """The end of its turn."""
-        ends = (
-            entry
-            for entry in reversed(self.session.state.entries)
-            if isinstance(entry, TurnCompleted) and entry.turn_id == self.message.turn_id
-        )
-        return next(ends, None)
 
     @property
     def failed(self) -> TurnCompleted | None:
@@ -128,13 +122,27 @@ class Repeated(NamedTuple):
 async def find_repeated(session: RemoteSession, attempt: Attempt) -> Repeated | None:
     """The newest message of a session, if this request has sent it."""
     root = session.state.root_agent_id
+    end: TurnCompleted | None = None
     before: int | None = session.state.seq + 1
     while before is not None:
-        page = await session.history(before, limit=PAGE, types=("message.user",))
-        for event in reversed(page.events):
-            if isinstance(event, MessageUser) and event.agent_id == root and event.message.source == "user":
-                found = Repeated(session, event)
+        page = await session.history(before, limit=PAGE, types=("message.user", "turn.completed"))
+        for event in [event for event in reversed(page.events) if event.agent_id == root]:
+            if isinstance(event, TurnCompleted):
+                end = end or event
+            elif isinstance(event, MessageUser) and event.message.source == "user":
+                end = end if end is not None and end.turn_id == event.turn_id else None
+                found = Repeated(session, event, end)
                 is_same = event.message.once.startswith(attempt.once)
                 return found if is_same and (attempt.key or not found.is_old) else None
         before = page.before_seq
     return None
+
+
+async def replay(repeated: Repeated, fold: AnswerFold) -> AsyncGenerator[Piece]:
+    """The pieces of the turn so far that are in the log: the state may not hold its beginning any more."""
+    session, fold.seq = repeated.session, repeated.message.seq - 1
+    while fold.seq < (last := session.state.seq):
+        async for entry in session.entries(fold.seq, last):
+            for piece in fold.feed(entry):
+                yield piece
+        fold.seq = max(fold.seq, last)

@@ -34,7 +34,7 @@ from jaato.server.openai.answer import AnswerFold, Piece
 from jaato.server.openai.branches import ONCE, find_place, sent_exchanges
 from jaato.server.openai.errors import RequestError, refusal_of, refusal_of_error
 from jaato.server.openai.models import Choice
-from jaato.server.openai.repeats import Attempt, Repeated, find_repeated, find_session
+from jaato.server.openai.repeats import Attempt, Repeated, find_repeated, find_session, replay
 from jaato.server.openai.requests import ChatRequest, history_of, read_images
 from jaato.server.openai.wire import Outcome
 from jaato.server.sessions.hub import Hub
@@ -246,10 +246,14 @@ class TurnAnswer:
         self._followers[message] += 1
         try:
             async with AsyncExitStack() as stack:
-                events = stack.enter_context(session.events())
                 if repeated is not None:
                     await alone.aclose()
-                    for piece in fold.catch_up(repeated.message, repeated.now):
+                    replayed = replay(repeated, fold)
+                    async for piece in await stack.enter_async_context(aclosing(replayed)):
+                        yield piece
+                events = stack.enter_context(session.events())
+                if repeated is not None:
+                    for piece in fold.feed(repeated.now):
                         yield piece
                     if fold.completed is None:
                         waits |= dict.fromkeys(session.state.questions, anyio.current_time() + QUESTION_S)
