@@ -374,6 +374,26 @@ def turn_events() -> list[Event]:
     return events
 
 
+@pytest.mark.parametrize("ahead", range(12))
+@pytest.mark.parametrize("start", range(12))
+def test_a_snapshot_that_is_ahead_of_the_events_after_it(start: int, ahead: int) -> None:
+    """The state of a snapshot may have what the events behind it bring again; none of that is in the answer twice."""
+    events = turn_events()
+    state = State(session_id="s")
+    fold = AnswerFold(state, "chat:x")
+    text = {"content": "", "reasoning": ""}
+    for event in events[: start + 1 + ahead]:
+        apply(state, event)
+    snapshot = SessionInfo(
+        session_id="s", agent_id="a", seq=0, session_name=None, workspace="",
+        model_provider="", model_name="", tools=[], models=[], sessions=[], state=state,
+    )  # fmt: skip
+    for event in [*events[:start], snapshot, *events[start:]]:
+        for piece in fold.feed(event):
+            text[piece.kind] += piece.text
+    assert text == {"content": "I look.\n\nA tree.", "reasoning": "Hm.\n`look(at=1)`: done in 0.1 s\n"}
+
+
 @pytest.mark.parametrize("missed", range(1, 12))
 @pytest.mark.parametrize("start", range(12))
 def test_a_reader_that_missed_events(start: int, missed: int) -> None:

@@ -115,6 +115,8 @@ class AnswerFold:
             if event.seq <= self.seq:
                 return
             self.seq = event.seq
+        elif event.seq < self.seq:
+            return  # an entry that was handled, such as of a snapshot, has what it brings
         if isinstance(event, MessageUser) and event.message.once == self._once:
             self._turn_id = event.turn_id
         elif self._turn_id:
