@@ -179,14 +179,20 @@ def test_one_of_two_clients_of_a_key_leaves(tmp_path: Path) -> None:
 
 
 def test_a_request_after_another_that_said_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A repeated request without a key gets no answer that was given long before: its own first attempt has begun no turn."""
-    monkeypatch.setattr(repeats, "MAX_AGE_S", 0.0)
+    """A repeated request without a key gets no answer that was given long before, compared with the timeout of its client: its
+    own first attempt has begun no turn."""
+    monkeypatch.setattr(repeats, "MARGIN_S", -900.0)
 
     async def main() -> None:
-        async with serving(tmp_path, [Step("Monday."), Step("Tuesday."), Step("Wednesday.")]) as api:
+        async with serving(
+            tmp_path, [Step("Monday."), Step("Tuesday."), Step("Wednesday."), Step("Friday.")]
+        ) as api:
             for chat, day in (("none", "Monday."), ("none", "Tuesday."), ("session", "Wednesday.")):
                 answer = await api.ask(("user", "Which day?"), extra_headers=CHATS[chat] | AGAIN)
                 assert answer.choices[0].message.content == day
+            patient = {"X-Stainless-Read-Timeout": "3600"}
+            answer = await api.ask(("user", "Which day?"), extra_headers=CHATS["session"] | AGAIN | patient)
+            assert answer.choices[0].message.content == "Wednesday."
 
     anyio.run(main)
 

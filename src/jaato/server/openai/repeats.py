@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -26,9 +27,13 @@ RETRY_HEADER = b"x-stainless-retry-count"
 MAX_KEY_CHARS = 200
 MAX_SEARCHED = 50
 """In how many of the newest sessions a repeated request without a chat is searched."""
-MAX_AGE_S = 900.0
-"""How long after the end of a turn a request without a key is taken for a repetition of the one that began it. The SDK waits 600 s
-for an answer and then repeats the request; a later request may say the same and mean it anew."""
+TIMEOUT_HEADERS = (b"x-stainless-read-timeout", b"x-stainless-timeout")
+"""For how many seconds the SDK of Python, or of TypeScript, waits for an answer before it repeats the request."""
+TIMEOUT_S, MAX_TIMEOUT_S = 600.0, 86_400.0
+"""What both do by default, and the most that is believed."""
+MARGIN_S = 300.0
+"""How long after the end of a turn, beyond the timeout, a request without a key is taken for a repetition of the one that began it:
+a later request may say the same and mean it anew."""
 PAGE = 20
 FAILED = ("error", "cancelled", "interrupted")
 """Ends of a turn without an answer."""
@@ -40,6 +45,8 @@ class Attempt(NamedTuple):
     digest: str
     key: str = ""
     is_repeated: bool = False
+    timeout_s: float = TIMEOUT_S
+    """For how long its client waits for an answer."""
 
     @property
     def once(self) -> str:
@@ -55,7 +62,17 @@ def attempt_of(scope: Scope, body: bytes, *about: str) -> Attempt:
         raise RequestError(400, text, "header_invalid")
     key = keys[0] if keys else ""
     digest = hashlib.sha256("\0".join((*about, key, "")).encode() + body).hexdigest()[:32]
-    return Attempt(digest, key, bool(key) or any(count.strip("0 ") for count in values(scope, RETRY_HEADER)))
+    is_repeated = bool(key) or any(count.strip("0 ") for count in values(scope, RETRY_HEADER))
+    return Attempt(digest, key, is_repeated, timeout_of(scope))
+
+
+def timeout_of(scope: Scope) -> float:
+    """For how many seconds a client waits for an answer, as far as it says so."""
+    for given in [given for name in TIMEOUT_HEADERS for given in values(scope, name)]:
+        with suppress(ValueError):
+            if 0 <= (timeout_s := float(given)) <= MAX_TIMEOUT_S:
+                return timeout_s
+    return TIMEOUT_S
 
 
 async def find_session(store: Store, once: str) -> str | None:
@@ -100,12 +117,14 @@ class Repeated(NamedTuple):
         """The end of its turn, if that has ended without an answer."""
         return self.end if self.end is not None and self.end.reason in FAILED else None
 
-    @property
-    def is_old(self) -> bool:
-        """Whether its turn has ended so long ago that only a key shows a repetition."""
-        if self.end is None:
+    def is_repetition(self, attempt: Attempt) -> bool:
+        """Whether an attempt has sent the message, and not another request that said the same before."""
+        if not self.message.message.once.startswith(attempt.once):
             return False
-        return (datetime.now(UTC) - datetime.fromisoformat(self.end.timestamp)).total_seconds() > MAX_AGE_S
+        if attempt.key or self.end is None:
+            return True
+        age = datetime.now(UTC) - datetime.fromisoformat(self.end.timestamp)
+        return age.total_seconds() <= attempt.timeout_s + MARGIN_S
 
     def check_undone(self) -> None:
         """Raise `RequestError` if its failed turn has called tools: then it is not run again."""
@@ -132,8 +151,7 @@ async def find_repeated(session: RemoteSession, attempt: Attempt) -> Repeated | 
             elif isinstance(event, MessageUser) and event.message.source == "user":
                 end = end if end is not None and end.turn_id == event.turn_id else None
                 found = Repeated(session, event, end)
-                is_same = event.message.once.startswith(attempt.once)
-                return found if is_same and (attempt.key or not found.is_old) else None
+                return found if found.is_repetition(attempt) else None
         before = page.before_seq
     return None
 
