@@ -141,16 +141,15 @@ class Repeated(NamedTuple):
 async def find_repeated(session: RemoteSession, attempt: Attempt) -> Repeated | None:
     """The newest message of a session, if this request has sent it."""
     root = session.state.root_agent_id
-    end: TurnCompleted | None = None
+    ends: dict[str, TurnCompleted] = {}  # others than users begin turns, too
     before: int | None = session.state.seq + 1
     while before is not None:
         page = await session.history(before, limit=PAGE, types=("message.user", "turn.completed"))
         for event in [event for event in reversed(page.events) if event.agent_id == root]:
             if isinstance(event, TurnCompleted):
-                end = end or event
+                ends.setdefault(event.turn_id, event)
             elif isinstance(event, MessageUser) and event.message.source == "user":
-                end = end if end is not None and end.turn_id == event.turn_id else None
-                found = Repeated(session, event, end)
+                found = Repeated(session, event, ends.get(event.turn_id))
                 return found if found.is_repetition(attempt) else None
         before = page.before_seq
     return None
