@@ -277,8 +277,8 @@ class Link:
         if isinstance(event, InitProgress):
             self._show_progress(event)
             return
-        self.progress = ""
         if not isinstance(event, SessionInfo):
+            self.progress = ""
             conversation.take(event)
             if isinstance(event, TurnCompleted) and event.agent_id == self.session.state.root_agent_id:
                 self.output.turns.append(event)

@@ -6,7 +6,8 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { File as SentFile } from "../client/index.ts";
 import { oneLine } from "./text.ts";
 
-const MAX_FILE_BYTES = 8 << 20;
+/** As many as the server takes for an image. */
+const MAX_IMAGE_BYTES = 5 << 20;
 /** A longer text that is pasted stays out of the field, which lays out all of its text for each key. */
 export const PASTED_CHARS = 20_000;
 const IMAGES = /^image\/(png|jpeg|gif|webp)$/;
@@ -25,7 +26,7 @@ export function useAttachments(report: (error: string) => void) {
   const take = async (given: FileList | null) => {
     for (const file of [...(given ?? [])]) {
       if (!IMAGES.test(file.type)) report(`${oneLine(file.name, 60)} is no PNG, JPEG, GIF or WebP image.`);
-      else if (file.size > MAX_FILE_BYTES) report(`${oneLine(file.name, 60)} is larger than 8 MB.`);
+      else if (file.size > MAX_IMAGE_BYTES) report(`${oneLine(file.name, 60)} is larger than 5 MB. Scale it down.`);
       else attach({ files: [{ name: file.name || "image", mime_type: file.type, data: await base64(file) }] });
     }
   };
