@@ -35,6 +35,17 @@ def test_the_file_is_private_whatever_it_was(desk: CliEnvironment, mode: int) ->
     assert ("readable by other users" in made.stderr) == (mode != 0o600)
 
 
+@pytest.mark.parametrize("provider", ["anthropic", "openai", "google_genai", "github_models"])
+def test_a_saved_key_selects_its_provider(desk: CliEnvironment, provider: str) -> None:
+    """After `jaato login` nothing else has to be named, whichever provider the message without a model has offered."""
+    assert f"jaato login {provider}" in desk.run("login").stderr.replace(" |", " jaato login")
+    assert desk.run("login", provider, "--key-stdin", stdin=SECRET).returncode == 0
+    made = desk.run("doctor", "--json", environ={"OLLAMA_HOST": "127.0.0.1:9"})
+    [check] = [one for one in json.loads(made.stdout)["checks"] if one["name"] == "provider"]
+    assert check["grade"] == "ok"
+    assert check["text"].startswith(f"{provider}, because its key was saved")
+
+
 @pytest.mark.parametrize("entry", ["text", 3, None, [], {"key": 3}])
 def test_an_entry_that_is_none(desk: CliEnvironment, entry: object) -> None:
     """A file with an entry nobody wrote can still be used: the entry is forgotten or replaced."""

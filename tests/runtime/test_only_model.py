@@ -57,3 +57,14 @@ def test_a_base_url_names_a_server(tmp_path: Path) -> None:
         assert choice.name == "anthropic"
 
     anyio.run(main)
+
+
+def test_a_token_of_github_selects_nothing(tmp_path: Path) -> None:
+    """`GITHUB_TOKEN` is set for other programs, too: its provider can be named, but is not chosen."""
+
+    async def main() -> None:
+        environ = {"HOME": str(tmp_path), "OLLAMA_HOST": "127.0.0.1:9", "GITHUB_TOKEN": "k"}
+        assert (await choose_provider(load({}, environ=environ))).name == "local"
+        assert "github_models" in await usable_providers(load({}, environ=environ))
+
+    anyio.run(main)

@@ -21,8 +21,10 @@ KEY_ORDER = (
     ("anthropic", ("ANTHROPIC_API_KEY",)),
     ("openai", ("OPENAI_API_KEY", "OPENAI_BASE_URL")),
     ("google_genai", ("GEMINI_API_KEY", "GOOGLE_API_KEY")),
+    ("github_models", ()),
 )
-"""Providers by the variables that select them, in order; GITHUB_TOKEN is set for other reasons and selects nothing."""
+"""Providers by the variables that select them, in order; GITHUB_TOKEN is set for other reasons and selects nothing, unlike
+a saved key."""
 
 NOTHING_ELSE = "no key is set and no Ollama runs"
 NO_MODEL = (
@@ -59,9 +61,11 @@ async def usable_providers(settings: Settings) -> list[str]:
 
     names = [
         name
-        for name, variables in (*KEY_ORDER, ("github_models", ("GITHUB_TOKEN",)))
+        for name, variables in KEY_ORDER
         if any(settings.environ.get(variable) for variable in variables) or load_key(settings, name)
     ]
+    if settings.environ.get("GITHUB_TOKEN") and "github_models" not in names:
+        names.append("github_models")
     if settings["base_url"] and not names:
         names.append("openai")
     if await ollama_runs(settings):
