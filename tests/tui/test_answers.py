@@ -89,6 +89,7 @@ async def test_an_answer_in_the_prompt_is_not_sent(work: Path) -> None:
         assert one.app.view.prompt.text == "y"
         assert not (work / "made").exists()
         await one.answer("y")
+        assert not one.app._notifications, "it would cover the prompt"
         await one.see("Over.")
     assert (work / "made").exists()
 

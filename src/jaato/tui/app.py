@@ -355,6 +355,7 @@ class FullScreenClient(App[int]):
         """Go to the question, or else to the conversation and back."""
         panel = self.view.questions
         if panel.display and not panel.has_focus_within:
+            self.clear_notifications()  # one that points to the question covers the prompt for seconds
             panel.query_one("#question").focus()
         elif self.view.prompt.has_focus:
             self.view.transcript.focus()
