@@ -81,7 +81,7 @@ def test_without_a_command_it_starts_a_server_and_opens(tmp_path: Path) -> None:
             child.send("hi\r")
             expect_all(child, "Hello", "tokens in", "ready")
             leave(child)
-            assert "resumes the session" in child.before
+            assert re.search(r"jaato: `jaato tui --session s\w+` resumes the session", child.before)
         assert "serving at" in desk.run("serve", "--status").stdout
         assert len(desk.sessions()) == 1
     finally:

@@ -23,7 +23,7 @@ def main(args: Namespace) -> int:
         raise app.failure
     link = app.link
     if link.is_open:
-        joins = f"jaato tui --session {link.session.id}"
+        joins = f"`jaato tui --session {link.session.id}`"
         print_message(
             f"the turn continues; {joins} joins it" if link.was_busy else f"{joins} resumes the session"
         )
