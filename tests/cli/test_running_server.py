@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 from pathlib import Path
 
 import pexpect
 import pytest
-from tests.cli.environment import CliEnvironment
+from tests.cli.environment import CliEnvironment, say
 from tests.cli.terminal import talking
 
 from jaato.version import __version__
@@ -63,3 +65,12 @@ def test_a_server_of_another_version(desk: CliEnvironment) -> None:
         checks = {row["name"]: row for row in json.loads(desk.run("doctor", "--json").stdout)["checks"]}
         assert checks["server"]["grade"] == "warn"
         assert "0.0.9" in checks["server"]["text"]
+
+
+def test_a_user_without_variables(desk: CliEnvironment) -> None:
+    """In a container no variable names the user: other clients then see the name of the account."""
+    with desk.serving():
+        made = desk.run("run", *desk.script(say("Hi.")), "hello", environ={"USER": "", "LOGNAME": ""})
+        assert made.returncode == 0, made.stderr
+    [sent] = [one for one in desk.events(desk.sessions()[0]["id"]) if one["type"] == "message.user"]
+    assert sent["message"]["by"].startswith(f"{pwd.getpwuid(os.getuid()).pw_name}, process ")

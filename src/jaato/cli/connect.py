@@ -171,10 +171,20 @@ def same_state_dir(state_dir: str, environ: dict[str, str]) -> bool:
     return bool(state_dir) and os.path.realpath(state_dir) == os.path.realpath(own)
 
 
+def account_name() -> str:
+    """The name of this process's account, else its number: in containers no variable has it."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"user {os.getuid()}"
+
+
 def client_name(program: str = "") -> str:
     """The name that other clients of a session see for this one: the user's, and the terminal, else the program."""
     environ = environment()
-    user = environ.get("USER") or environ.get("LOGNAME") or "somebody"
+    user = environ.get("USER") or environ.get("LOGNAME") or account_name()
     if program:
         return f"{user}, {program}, process {os.getpid()}"
     try:
