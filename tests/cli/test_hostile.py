@@ -65,10 +65,11 @@ def test_a_temperature_is_a_number_from_zero_up(desk: CliEnvironment, text: str)
 
 
 def test_jaato_alone_shows_its_help(desk: CliEnvironment) -> None:
-    """Without a command the whole help goes to stderr, and the code is that of wrong usage."""
+    """Without a command and a terminal the whole help goes to stderr, then what to do; the code is that of wrong usage."""
     made = desk.run()
     assert (made.returncode, made.stdout) == (2, "")
     assert "examples:" in made.stderr
+    assert "jaato run PROMPT" in made.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("action", ["tools list", "sessions export", "permissions explain"])

@@ -59,7 +59,7 @@ def add_default_command(words: Sequence[str]) -> Sequence[str]:
 def run_line(words: Sequence[str]) -> int:
     """Parse and run one command line."""
     from jaato.cli.arguments.parser import explain_unknown_command, make_parser
-    from jaato.cli.exit_codes import USAGE, finish, open_missing_streams, run
+    from jaato.cli.exit_codes import USAGE, finish, open_missing_streams, print_message, run
 
     open_missing_streams()
     parser = make_parser(words[0] if words else None)
@@ -69,6 +69,7 @@ def run_line(words: Sequence[str]) -> int:
         args = parser.parse_args(words)
         if "module" not in args:
             parser.print_help(sys.stderr)
+            print_message("Without a terminal, name a command: `jaato run PROMPT` runs one prompt.")
             return finish(USAGE)
     except SystemExit as leaving:
         return finish(leaving.code if isinstance(leaving.code, int) else USAGE)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     Options = Mapping[str, dict[str, Any]]
 
-TYPE_CHECKING = False  # as in typing, which is slow to import
-
 MAX_DIGITS = 9
 PROVIDERS = ("anthropic", "openai", "google_genai", "github_models", "ollama", "local", "scripted")
 MODES = ("ask", "accept-edits", "auto", "plan", "read-only")

@@ -123,7 +123,7 @@ def rows_of(registry: Any, found: list[WorkspacePlugin], settings: Settings) -> 
         standing = "off" if name in registry.disabled else "broken" if problem else "on"
         if name in registry.list_skipped_plugins():
             standing, note = "skipped", "needs another model"
-        tools = f"{len(toolset.tools)} tools" if toolset is not None else note
+        tools = format_count(len(toolset.tools), "tool") if toolset is not None else note
         rows.append(Row(name, standing, source, problem or "; ".join(filter(None, [tools, noticed]))))
 
     for name in BUILTIN:
