@@ -196,11 +196,18 @@ def test_a_server_that_dies_in_mid_turn(served: CliEnvironment) -> None:
 
 def test_what_is_said_where_there_is_nothing(served: CliEnvironment) -> None:
     """No server, a wrong token, a session nobody knows, one that several have: one line that says what to do."""
+    token = str(served.root / "token")
+    Path(token).write_text("letmein")
     for args, code, words in (
         (["attach", "nope"], 2, "No session has the id or name 'nope'"),
         (["attach"], 2, "has no sessions"),
         (["attach", "x", "--connect", str(served.root / "none.sock")], 1, "jaato serve --daemon"),
         (["attach", "x", "--connect", "ws://127.0.0.1:9"], 2, "--token-file"),
+        (
+            ["attach", "x", "--connect", "ws://127.0.0.1:9", "--token-file", token],
+            1,
+            "--web-socket 127.0.0.1:9`",
+        ),
         (["attach", "x", "--connect", "ws://a:b@127.0.0.1:9", "--token-file", "none"], 2, "cannot be used"),
         (["run", "--connect", str(served.root / "none.sock"), "hi"], 1, "No server answers"),
         (["run", "--connect", "x", "--no-daemon", "hi"], 2, "contradict each other"),

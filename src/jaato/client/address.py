@@ -156,8 +156,9 @@ def no_server(address: Address, error: OSError) -> ConnectionFault:
         return ConnectionFault(
             f"The certificate of {address} cannot be trusted: {untrusted}. Give its authority: ca_file."
         )
+    network = "" if address.path is not None else f" --web-socket {address.name}"
     return ServerGone(
-        f"No server answers at {address}: {error.strerror or error}. `jaato serve --daemon` starts one."
+        f"No server answers at {address}: {error.strerror or error}. `jaato serve --daemon{network}` starts one."
     )
 
 
