@@ -94,6 +94,17 @@ async def test_an_answer_in_the_prompt_is_not_sent(work: Path) -> None:
     assert (work / "made").exists()
 
 
+async def test_a_stop_at_a_question(work: Path) -> None:
+    """A call that is stopped while it waits for permission has done nothing, and its result says so."""
+    steps = [call("run", command="touch made", need=["write"]), say("Over.")]
+    async with studio(work, steps=steps) as one:
+        await one.send("go")
+        await one.see("May run run?")
+        await one.press("escape")
+        await one.see("Cancelled before it started; it has done nothing.")
+    assert not (work / "made").exists()
+
+
 async def test_questions_are_asked_one_at_a_time(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first is answered, and a key pressed at once does not answer the next; the panel keeps the keys."""
     made = [("run", {"command": f"touch {name}", "need": ["write"]}) for name in ("one", "two", "three")]

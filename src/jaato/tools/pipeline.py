@@ -87,11 +87,17 @@ async def run(call: Call, steps: Steps, tool: Tool | None = None) -> Outcome:
     `tool` is what is called, where the name does not say which it is.
     """
     begun = time.perf_counter()
+    may_have_run = call.again
     try:
-        outcome = await attempt(call, steps, tool)
+        ready = await prepare(call, steps, tool)
+        if isinstance(ready, Outcome):
+            outcome = ready
+        else:
+            may_have_run = True
+            outcome = await perform(call, steps, *ready)
     except BaseException as error:
         if steps.interrupts(error):
-            steps.record_end_now(call, make_interrupted_outcome(begun))
+            steps.record_end_now(call, make_interrupted_outcome(begun, may_have_run=may_have_run))
             raise
         outcome = failure_outcome(error)
     outcome.duration_s = time.perf_counter() - begun
@@ -99,8 +105,10 @@ async def run(call: Call, steps: Steps, tool: Tool | None = None) -> Outcome:
     return outcome
 
 
-async def attempt(call: Call, steps: Steps, exact: Tool | None = None) -> Outcome:
-    """Everything between the request and the durable result."""
+async def prepare(
+    call: Call, steps: Steps, exact: Tool | None = None
+) -> Outcome | tuple[Tool, Permission | None]:
+    """Everything before the call starts: the tool it means and its permission, or the outcome of one that may not start."""
     tool = exact if exact is not None else find_tool(call, steps)
     if tool is None:
         return failure_outcome(UnknownTool(f"No executor registered for {call.name}"))
@@ -116,6 +124,11 @@ async def attempt(call: Call, steps: Steps, exact: Tool | None = None) -> Outcom
     permission, refusal = await ask_permission(call, tool, steps)
     if refusal is not None:
         return failure_outcome(refusal, permission)
+    return tool, permission
+
+
+async def perform(call: Call, steps: Steps, tool: Tool, permission: Permission | None) -> Outcome:
+    """Start the call, durably, and run it."""
     await steps.record_start(call, tool, permission)
     try:
         value = await steps.invoke(call, tool)
@@ -214,9 +227,10 @@ def failure_outcome(error: BaseException, permission: Permission | None = None) 
     return Outcome(False, None, problem_of(error, text), permission)
 
 
-def make_interrupted_outcome(begun: float) -> Outcome:
-    """The outcome of a call that was cancelled while it ran."""
-    problem = problem_of(ToolError("Cancelled before it finished; what it had done so far stays done."))
+def make_interrupted_outcome(begun: float, *, may_have_run: bool = True) -> Outcome:
+    """The outcome of a call that was cancelled while it ran, or before it started."""
+    text = "finished; what it had done so far stays done" if may_have_run else "started; it has done nothing"
+    problem = problem_of(ToolError(f"Cancelled before it {text}."))
     problem = type(problem)(code="cancelled", message=problem.message)
     return Outcome(False, None, problem, duration_s=time.perf_counter() - begun)
 
