@@ -82,6 +82,9 @@ def test_without_a_command_it_starts_a_server_and_opens(tmp_path: Path) -> None:
             expect_all(child, "Hello", "tokens in", "ready")
             leave(child)
             assert re.search(r"jaato: `jaato tui --session s\w+` resumes the session", child.before)
+        with terminal(desk, sys.executable, "-m", "jaato", "-c") as child:
+            expect_all(child, "Session without a name", "Hello", "ready")
+            leave(child)
         assert "serving at" in desk.run("serve", "--status").stdout
         assert len(desk.sessions()) == 1
     finally:

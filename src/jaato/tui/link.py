@@ -218,11 +218,13 @@ class Link:
         """The first lines: which session, where, with what, and how it is confined."""
         state = self.session.state
         place = shorten_path(state.workspace, self.client.welcome.home)
-        lines = [(state.name or "New session", "bold"), (f"{place} · {state.session_id}", "dim"), *notices]
+        begun = bool(state.turns) or state.open_turn is not None
+        title = state.name or ("Session without a name" if begun else "New session")
+        lines = [(title, "bold"), (f"{place} · {state.session_id}", "dim"), *notices]
         if info.sandbox is not None:
             look = "dim" if info.sandbox.backend and not info.sandbox.full else "yellow"
             lines += [(line, look) for line in sandbox_lines(info.sandbox)]
-        if not state.turns and state.open_turn is None:
+        if not begun:
             lines.append(
                 (
                     self._names.fill(
