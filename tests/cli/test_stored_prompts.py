@@ -55,7 +55,14 @@ def test_arguments_in_quotes(review: CliEnvironment) -> None:
     assert "Traceback" not in wrong.stderr
 
 
-@pytest.mark.parametrize("text", ["/reviw a.py", "/help", "/skills"])
+def test_a_command_of_a_chat_in_a_run(review: CliEnvironment) -> None:
+    """It is refused with exit code 2, and the line that runs it."""
+    made = review.run("run", *review.script(say("Fine.")), "/skills")
+    assert (made.returncode, made.stdout) == (2, "")
+    assert "run `jaato chat --continue /skills`" in made.stderr
+
+
+@pytest.mark.parametrize("text", ["/reviw a.py", "/help"])
 def test_an_unknown_word_in_a_run(review: CliEnvironment, text: str) -> None:
     """Another word after the slash is refused with a hint, and exit code 2; it names the stored prompts, and how to send
     the text as it is."""

@@ -339,8 +339,8 @@ def test_a_refused_undo_leaves_no_waypoint(tmp_path: Path, work: Path) -> None:
             await results_of(session)
             buffers.texts["a.txt"] += "typed\n"
             for _ in range(2):
-                assert "save or discard" in await session.execute("undo", "")
-            assert "save or discard" in await session.execute("waypoint", "restore w0")
+                assert "Save or discard" in await session.execute("undo", "")
+            assert "Save or discard" in await session.execute("waypoint", "restore w0")
             assert "w1" not in await session.execute("waypoint", "list")
             buffers.texts["a.txt"] = "one\n2\n"
             assert "a.txt: restored" in await session.execute("undo", "")

@@ -197,8 +197,8 @@ async def test_an_unknown_command_says_so_and_comes_back(work: Path) -> None:
 async def test_the_path_of_an_image_attaches_it(work: Path) -> None:
     """A pasted path of an image, as terminals give it for a dropped file, attaches it to the next message."""
     png = (
-        "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360f8cf500f"
-        "000301010018dd8db00000000049454e44ae426082"
+        "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c63f8cfc0f01f"
+        "00050001ff89993d1d0000000049454e44ae426082"
     )
     path = work / "a picture.png"
     path.write_bytes(bytes.fromhex(png))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from jaato.errors import ConfigError
 from jaato.protocol.messages import Media
-from jaato.tools.images import ImageRefused, check_attachment
 
 if TYPE_CHECKING:
     from jaato.agent.session import Session
@@ -27,6 +26,8 @@ def text_of(prompt: Any) -> str:
 def file_of(path: Path) -> tuple[str, bytes]:
     """A file's media type and bytes; raises `ConfigError` when it cannot be read, is no media type known, or an image that
     providers refuse."""
+    from jaato.tools.images import ImageRefused, check_attachment  # most prompts have none
+
     mime_type = mimetypes.guess_type(path.name)[0]
     if mime_type is None or not mime_type.startswith(("image/", "audio/", "application/pdf")):
         raise ConfigError(f"{path} is no image, audio or PDF file by its name.")

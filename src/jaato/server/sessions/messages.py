@@ -16,7 +16,6 @@ from jaato.protocol.messages import Media
 from jaato.server.sessions.idempotency import PendingMessage
 from jaato.server.sessions.room import Room
 from jaato.server.sessions.session_pool import Live
-from jaato.tools.images import MAX_IMAGE_BYTES, check_attachment, is_image
 
 LOG = logger("server")
 MOST_WAITING = 200
@@ -27,6 +26,8 @@ MOST_WAITING_CHARS = 4_000_000
 def check_attachments(store: Store, session_id: str, command: MessageSend) -> MessageSend:
     """A message whose attachments a provider takes, each image with the media type of its bytes. Reads and decodes, so not for
     the loop. Raises `ImageRefused`, and `StoreError` for one that the session does not have."""
+    from jaato.tools.images import check_attachment  # most messages have none
+
     files = [
         replace(file, mime_type=check_attachment(file.name, file.mime_type, file.data))
         for file in command.files
@@ -40,6 +41,8 @@ def check_attachments(store: Store, session_id: str, command: MessageSend) -> Me
 
 def check_stored(store: Store, session_id: str, media: Media) -> Media:
     """An attachment that the session has already, as it is stored. Raises as `check_attachments` does."""
+    from jaato.tools.images import MAX_IMAGE_BYTES, check_attachment, is_image
+
     size_bytes = store.blob_size(session_id, media.blob)
     if not is_image(media.mime_type):
         return replace(media, size_bytes=size_bytes)

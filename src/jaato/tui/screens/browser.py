@@ -18,7 +18,6 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from jaato.errors import JaatoError
-from jaato.tui.fields import LineField
 from jaato.tui.lines_view import LinesView
 from jaato.tui.transcript.blocks import lay_out_line
 from jaato.tui.transcript.lines import clean
@@ -106,7 +105,7 @@ class Browser(ModalScreen[None]):
         self._shown: list[Row] = []
         self._loads = self._loaded = 0
         """How often the rows were asked for, and the number of the last time that has ended."""
-        self._filter_input = LineField(
+        self._filter_input = Input(
             placeholder="type to search" if subject.searches else "type to filter", id="filter"
         )
         self._options = OptionList(id="rows", markup=False)
