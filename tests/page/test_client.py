@@ -102,8 +102,8 @@ import { Client } from "CLIENT/src/client/index.ts";
 const client = new Client({ url: process.env.JAATO_URL, token: () => process.env.JAATO_TOKEN });
 const session = await client.create({ workspace: process.cwd() });
 await session.send("x".repeat(17 << 20)).catch((error) => console.log(error.code));
-await session.send("short");
 session.listen((event) => event?.type === "turn.completed" && client.close());
+await session.send("short");
 """
 
 

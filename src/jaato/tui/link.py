@@ -33,6 +33,7 @@ from jaato.tui.transcript.lines import shorten_path
 Connection = AbstractAsyncContextManager[tuple[Client, str, SessionCreate | None]]
 HISTORY_PAGE = 100
 DETACH_TIMEOUT_S = 2.0
+START_AGAIN_S = 2.0
 SILENCE_S = 0.5
 """How long a server may take to accept a message until that is shown as waiting."""
 
@@ -98,6 +99,7 @@ class Link:
         """Messages that wait for the connection or the server, by their blocks."""
         self._asking = 0
         """Messages and answers without a reply."""
+        self._starting = False
         self.start_server: Callable[[], object] | None = None
         """Starts the user's server if it is not running; None for another server, which is not ours to start."""
         self.progress = ""
@@ -446,9 +448,19 @@ class Link:
 
     def _need_server(self) -> None:
         """Start the server, as something waits for it."""
-        if self.start_server is not None:
-            self.start(anyio.to_thread.run_sync(self.start_server))
+        if self.start_server is not None and not self._starting:
+            self._starting = True
+            self.start(self._start_server(self.start_server))
         self.changed()
+
+    async def _start_server(self, start: Callable[[], object]) -> None:
+        """Start it until it is there: one that is about to end still seems to run."""
+        try:
+            while not self.client.connected and (self._asking or self._waiting):
+                await anyio.to_thread.run_sync(start)
+                await asyncio.sleep(START_AGAIN_S)
+        finally:
+            self._starting = False
 
     def _connection_changed(self, connected: bool) -> None:
         self.state = "connected" if connected else "reconnecting"
