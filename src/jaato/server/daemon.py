@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from jaato.log import logger
 from jaato.server.app import Server, ServerOptions, run_server
@@ -38,6 +39,7 @@ async def serve(
     stopping = asyncio.Event()
     reloading = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(log_callback_error)
     environ = environment()
     inherited = get_inherited_listeners(environ)
     path = unix_path(inherited) or path
@@ -107,6 +109,14 @@ def open_listeners(
         stack.callback(listener.close)
         listeners.append(listener)
     return listeners
+
+
+def log_callback_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log the error of a callback, but not that of a connection which asyncio has ended twice: a transport that is closing
+    does so if the last write resumes its protocol, and what that writes fails since the client has gone."""
+    twice = "._call_connection_lost(" in context.get("message", "")
+    if not (twice and isinstance(context.get("exception"), AttributeError)):
+        loop.default_exception_handler(context)
 
 
 async def reload(server: Server) -> None:
