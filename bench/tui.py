@@ -72,7 +72,8 @@ def reconnection() -> list[Row]:
             environ = environ_for(home, "") | {"TERM": "xterm-256color"}
             with pane([*words, "--connect", str(server.path)], cwd=home, env=environ) as shown:
                 shown.see("ready")
-                process = psutil.Process(int(shown.ask("display-message", "-p", "#{pane_pid}")))
+                shell = psutil.Process(int(shown.ask("display-message", "-p", "#{pane_pid}")))
+                (process,) = shell.children()
                 before = sum(process.cpu_times()[:2])
                 psutil.Process(server.pid).kill()
                 shown.see("reconnecting")
