@@ -174,6 +174,17 @@ def test_the_rules_of_a_chat_outlive_the_server(served: CliEnvironment) -> None:
     assert not (served.work / "made").exists()
 
 
+def sleep_through_turn(served: CliEnvironment, running: Popen[bytes]) -> None:
+    """Stop a process from the beginning of its turn's call until the server has ended the turn."""
+    served.wait_for("begun")
+    os.kill(running.pid, signal.SIGSTOP)
+    until = time.monotonic() + TIMEOUT_S
+    while not (rows := served.sessions()) or rows[0]["standing"] == "at work":
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    os.kill(running.pid, signal.SIGCONT)
+
+
 def test_a_run_that_was_too_slow_still_ends(served: CliEnvironment) -> None:
     """A run that is stopped while more happens than the server keeps for it takes the rest from a snapshot: it has the whole
     answer, and ends."""
@@ -185,13 +196,7 @@ def test_a_run_that_was_too_slow_still_ends(served: CliEnvironment) -> None:
     out = served.root / "out"
     with out.open("wb") as file:
         running = served.start("run", *script, "--yes", "--verbose", "go", stdout=file, stderr=PIPE)
-        served.wait_for("begun")
-        os.kill(running.pid, signal.SIGSTOP)
-        until = time.monotonic() + TIMEOUT_S
-        while not (rows := served.sessions()) or rows[0]["standing"] == "at work":
-            assert time.monotonic() < until
-            time.sleep(0.1)
-        os.kill(running.pid, signal.SIGCONT)
+        sleep_through_turn(served, running)
         code, _, err = ended(running)
     assert code == 0, err
     assert out.read_text() == f"Hello. \n{text}"
@@ -210,13 +215,7 @@ def test_a_run_that_missed_a_thousand_entries_has_every_text(served: CliEnvironm
     out = served.root / "out"
     with out.open("wb") as file:
         running = served.start("run", *script, "--yes", "go", stdout=file, stderr=PIPE)
-        served.wait_for("begun")
-        os.kill(running.pid, signal.SIGSTOP)
-        until = time.monotonic() + TIMEOUT_S
-        while not (rows := served.sessions()) or rows[0]["standing"] == "at work":
-            assert time.monotonic() < until
-            time.sleep(0.1)
-        os.kill(running.pid, signal.SIGCONT)
+        sleep_through_turn(served, running)
         code, _, err = ended(running)
     assert code == 0, err
     heads = [line[:3] for line in out.read_text().splitlines() if line]

@@ -456,7 +456,7 @@ class Link:
     async def _start_server(self, start: Callable[[], object]) -> None:
         """Start it until it is there: one that is about to end still seems to run."""
         try:
-            while not self.client.connected and (self._asking or self._waiting):
+            while self._asking and not self.client.connected:
                 await anyio.to_thread.run_sync(start)
                 await asyncio.sleep(START_AGAIN_S)
         finally:
