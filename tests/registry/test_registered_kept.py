@@ -18,6 +18,7 @@ from tests.registry.registering import Registry, during, put_body, serve, until,
 
 from jaato.settings import environment
 from jaato.testing.arp.peer import Served, refuses, result_of
+from jaato.tools.filesystem.atomic import TEMPORARY_SUFFIX
 
 HOOK: dict[str, object] = {"type": "webhook", "url": "http://127.0.0.1:9/"}
 
@@ -194,7 +195,7 @@ def test_a_killed_registry_has_what_it_said_it_had(tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
         thread.join()
     folder = tmp_path / "xdg" / "jaato" / "registered-tools"
-    (folder / ".t1@1.0.0.json.half").write_bytes(b"{")  # as one that was being written
+    (folder / f".0123456789abcdef{TEMPORARY_SUFFIX}").write_bytes(b"{")  # as one that was being written
 
     def look(one: Registry) -> None:
         for name, words in said.items():

@@ -15,6 +15,9 @@ from typing import Any
 
 from jaato.errors import ConfigError
 
+TEMPORARY_SUFFIX = ".part"
+"""What a file that replaces another is called until it does, with a dot before; a killed process leaves it behind."""
+
 
 def read_bounded(path: Path, limit: int) -> bytes | None:
     """The bytes of a regular file, None when there is none; at most `limit` bytes. Raises `ConfigError`."""
@@ -58,7 +61,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 def replace_file_at(dir_fd: int, name: str, data: bytes, mode: int) -> None:
     """Replace a file of an open directory atomically, durable when this returns; no link is followed. Raises OSError."""
-    temporary = f".{os.urandom(8).hex()}.part"
+    temporary = f".{os.urandom(8).hex()}{TEMPORARY_SUFFIX}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         with os.fdopen(os.open(temporary, flags, mode, dir_fd=dir_fd), "wb") as file:

@@ -15,7 +15,7 @@ import msgspec
 from jaato.errors import JaatoError
 from jaato.server.registry.registered.definition import FORMAT, StoredTool, decode_stored_tool
 from jaato.storage.private_files import sync_directory
-from jaato.tools.filesystem.atomic import read_bounded, write_private
+from jaato.tools.filesystem.atomic import TEMPORARY_SUFFIX, read_bounded, write_private
 
 FOLDER = "registered-tools"
 LOCK = ".lock"
@@ -106,9 +106,9 @@ class ToolFolder:
             self._whole = self._changed = False
             before = self.path.stat()
             for left in os.listdir(self.path):
-                if (
-                    left.startswith(".") and f"{SUFFIX}." in left
-                ):  # whoever wrote it was killed: the lock is ours
+                if left.startswith(".") and left.endswith(
+                    TEMPORARY_SUFFIX
+                ):  # its writer was killed: the lock is ours
                     with suppress(OSError):
                         (self.path / left).unlink()
             yield
