@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import subprocess
+import sys
+import time
 from pathlib import Path
+from subprocess import PIPE
 
 import pexpect
 import pytest
-from tests.cli.environment import CliEnvironment, say
+from tests.cli.environment import TIMEOUT_S, CliEnvironment, say
 from tests.cli.terminal import talking
+from tests.processes import alive
 
+from jaato.server.lock_file import find_server, read_holder
 from jaato.version import __version__
 
 
@@ -74,3 +80,33 @@ def test_a_user_without_variables(desk: CliEnvironment) -> None:
         assert made.returncode == 0, made.stderr
     [sent] = [one for one in desk.events(desk.sessions()[0]["id"]) if one["type"] == "message.user"]
     assert sent["message"]["by"].startswith(f"{pwd.getpwuid(os.getuid()).pw_name}, process ")
+
+
+ENDING = """
+import ctypes, os, sys, threading, time
+from pathlib import Path
+from jaato.server.lock_file import ServerRecord, acquire_lock, write_record
+path = Path(sys.argv[1])
+write_record(acquire_lock(path), ServerRecord(os.getpid(), "1", 0.0, str(path), []))
+print("held", flush=True)
+threading.Thread(target=lambda: (sys.stdin.read(), time.sleep(0.2), os._exit(0))).start()
+ctypes.CDLL(None).syscall({"x86_64": 60}.get(os.uname().machine, 93), 0)  # exit(2): of this thread alone
+"""
+
+
+def test_a_server_that_has_not_quite_ended_does_not_run(tmp_path: Path) -> None:
+    """A killed server is a zombie whose lock is held as long as one of its threads is left: a server that starts then does
+    not take it for one that runs."""
+    path = tmp_path / "private" / "jaato.sock"
+    command = [sys.executable, "-c", ENDING, str(path)]
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        until = time.monotonic() + TIMEOUT_S
+        while alive(process.pid):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert read_holder(path) is not None
+        process.stdin.close()
+        assert find_server(path) is None

@@ -15,6 +15,7 @@ import msgspec
 from jaato.errors import ConfigError
 from jaato.settings import environment, user_dir
 from jaato.tools.filesystem.atomic import read_bounded
+from jaato.tools.processes.warden.cgroup import read_state
 from jaato.typed_decoding import decode_json
 
 LAST_SERVER = "last-server"
@@ -38,7 +39,18 @@ def lock_path(path: Path) -> Path:
 
 
 def find_server(path: Path) -> ServerRecord | None:
-    """The server that runs at this socket, or None."""
+    """The server that runs at this socket, or None. One that was killed holds its lock until its last thread has ended, which
+    is waited for."""
+    until = time.monotonic() + LOCK_S
+    while (record := read_holder(path)) is not None and read_state(str(record.pid)) == "Z":
+        if time.monotonic() > until:
+            break
+        time.sleep(0.01)
+    return record
+
+
+def read_holder(path: Path) -> ServerRecord | None:
+    """The record of the process that holds the lock of this socket, or None."""
     try:
         fd = os.open(lock_path(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

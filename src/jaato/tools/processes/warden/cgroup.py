@@ -49,11 +49,16 @@ def prefix(warden: int) -> str:
 
 def is_alive(pid: str) -> bool:
     """Whether the process exists and is no zombie."""
+    return read_state(pid) not in ("", "Z", "X")
+
+
+def read_state(pid: str) -> str:
+    """The state of a process (the letter of proc_pid_stat(5)); empty if there is none."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as stat:
-            return stat.read(4096).rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+            return stat.read(4096).rpartition(b")")[2].split()[0].decode()
     except (OSError, IndexError):
-        return False
+        return ""
 
 
 def make(path: str) -> bool:
