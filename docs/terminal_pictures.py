@@ -136,7 +136,7 @@ async def draw(root: Path) -> AsyncIterator[tuple[str, str]]:
         await pilot.pause(0.6)
         yield "terminal-answer-keys", picture(app)
         await pilot.press("y")
-        await wait(lambda: not app.link.is_busy, pilot.pause)
+        await wait(lambda: not (app.link.is_busy or app.view.questions.display), pilot.pause)
         yield "terminal-conversation", picture(app)
         app.theme = "textual-light"
         await pilot.pause(0.2)
