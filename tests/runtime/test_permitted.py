@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import anyio
-from tests.kit import call, calls, results, say
+from tests.kit import call, calls, recorded, results, say
 from tests.runtime.agents import agent
 
+from jaato.protocol.events import ToolCallEnd
 from jaato.providers.scripted import Answer
 
 
@@ -58,6 +60,27 @@ def test_on_permission_answers(tmp_path: Path) -> None:
 
     anyio.run(main)
     assert asked == ["touch made", "rm -rf ."]
+
+
+def test_waiting_for_an_answer_is_no_part_of_the_duration(tmp_path: Path) -> None:
+    """A call whose question waits for the user is as fast as its tool is."""
+    waited: list[float] = []
+
+    async def main() -> None:
+        async def answer_late(_question: Any) -> str:
+            asked = time.monotonic()
+            await anyio.sleep(1)
+            waited.append(time.monotonic() - asked)
+            return "n" if len(waited) == 1 else "y"
+
+        touch = call("run", command="touch made", need=["write"])
+        async with agent(tmp_path, [touch, touch, say("ok")], on_permission=answer_late) as live:
+            await live.run("go")
+            ends = [event for event in recorded(live.live) if isinstance(event, ToolCallEnd)]
+            assert [end.result.ok for end in ends] == [False, True]
+            assert all(end.duration_s < waited[0] for end in ends)
+
+    anyio.run(main)
     assert (tmp_path / "work" / "made").exists()
 
 

@@ -71,10 +71,10 @@ class Call(msgspec.Struct, Generic[D], eq=False):
     that the caller has no later turn, so that a slow call is not moved to the background. `stands_for` is the active
     tool whose call this one is, `alias` the other name of the tool by which the caller called it. `again`: an earlier
     process had begun it, and it continues; `edited`: the arguments are not those that the model gave. `token` is
-    cancelled when the call is. `within_s` is how long it may run at most, where that is less than the tool's own
-    time. `access` is what a process that the call starts may reach, None without a permission policy: everything;
-    `access_reason` says why that and no more. A tool that changes files appends to `changed`, so that
-    clients learn of them.
+    cancelled when the call is. `permission_s` is how long the decision about its permission took. `within_s` is how long
+    it may run at most, where that is less than the tool's own time. `access` is what a process that the call starts may
+    reach, None without a permission policy: everything; `access_reason` says why that and no more. A tool that changes
+    files appends to `changed`, so that clients learn of them.
     """
 
     id: str
@@ -99,6 +99,7 @@ class Call(msgspec.Struct, Generic[D], eq=False):
     within_s: float | None = None
     access: SandboxAccess | None = None
     access_reason: str = ""
+    permission_s: float = 0.0
     token: CancelToken = msgspec.field(default_factory=CancelToken)
     changed: list[FileChange] = msgspec.field(default_factory=list)
 

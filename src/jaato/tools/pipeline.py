@@ -82,7 +82,8 @@ class Steps(Protocol):
 
 
 async def run(call: Call, steps: Steps, tool: Tool | None = None) -> Outcome:
-    """Run one call to its outcome; a failure is a value, only an interruption is raised (its outcome recorded).
+    """Run one call to its outcome; a failure is a value, only an interruption is raised (its outcome recorded). The time in
+    which its permission is decided is no part of its duration.
 
     `tool` is what is called, where the name does not say which it is.
     """
@@ -97,10 +98,11 @@ async def run(call: Call, steps: Steps, tool: Tool | None = None) -> Outcome:
             outcome = await perform(call, steps, *ready)
     except BaseException as error:
         if steps.interrupts(error):
+            begun += call.permission_s
             steps.record_end_now(call, make_interrupted_outcome(begun, may_have_run=may_have_run))
             raise
         outcome = failure_outcome(error)
-    outcome.duration_s = time.perf_counter() - begun
+    outcome.duration_s = time.perf_counter() - begun - call.permission_s
     await steps.record_end(call, outcome)
     return outcome
 
@@ -190,7 +192,9 @@ def check_placeholders(call: Call, tool: Tool) -> InvalidArguments | None:
 async def ask_permission(call: Call, tool: Tool, steps: Steps) -> tuple[Permission | None, ToolError | None]:
     """Ask for permission until the answer fits the arguments; edited ones are validated and judged again."""
     for _ in range(MAX_EDITS):
+        asked = time.perf_counter()
         decision = await steps.permit(call, tool)
+        call.permission_s += time.perf_counter() - asked
         if decision is None:
             return None, None
         permission = decision.permission

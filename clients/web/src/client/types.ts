@@ -1170,7 +1170,7 @@ export interface ToolCall {
   readonly opaque?: Opaque | null;
 }
 
-/** A call has its result; durable before the model sees it. */
+/** A call has its result; durable before the model sees it. Its duration does not include the wait for a permission. */
 export interface ToolCallEnd {
   readonly type: "tool.call_end";
   readonly session_id: string;

@@ -287,7 +287,7 @@ class ToolOutput(Ephemeral, frozen=True, gc=False, kw_only=True, omit_defaults=T
 
 
 class ToolCallEnd(EventBase, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag="tool.call_end"):
-    """A call has its result; durable before the model sees it."""
+    """A call has its result; durable before the model sees it. Its duration does not include the wait for a permission."""
 
     call_id: str
     tool: str
