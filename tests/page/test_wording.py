@@ -8,6 +8,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from tests.page.node import run_node
 
+from jaato.agent.inbox import add_label
 from jaato.cli.output.answers import ANSWER_WORDS, late_answer_text, other_answer_text
 from jaato.cli.output.printer import (
     call_text,
@@ -28,7 +29,7 @@ from jaato.protocol.events import (
     Retry,
     TurnCompleted,
 )
-from jaato.protocol.messages import Problem, Usage
+from jaato.protocol.messages import Message, Problem, Source, Text, Usage
 from jaato.settings.budgets import price_text
 from jaato.tui.panels import abbreviate_count
 from jaato.tui.transcript.blocks import format_duration
@@ -78,6 +79,14 @@ def test_an_answer_to_the_models_questions() -> None:
     )
     assert ask_page(("otherAnswer", event)) == [other_answer_text(event)]
     assert other_answer_text(event) == "ana answered: red; (no answer)"
+
+
+@pytest.mark.parametrize("source", get_args(Source))
+def test_labels_of_sources(source: Source) -> None:
+    """What the model reads before a message that no user wrote is not shown; the user's own text is left alone."""
+    here = "[system] Hello." if source == "user" else "Hello."
+    message = Message("user", [Text(add_label(here, source))], source=source)
+    assert ask_page(("wordsOf", message)) == [here]
 
 
 def test_calls() -> None:

@@ -3,9 +3,9 @@
 import type { AgentView, Message } from "../client/index.ts";
 import { LongText } from "./code.tsx";
 import { Markdown, StreamedMarkdown } from "./markdown.tsx";
-import { isOwn, writerOf } from "./rows.tsx";
+import { writerOf } from "./rows.tsx";
 import { useView, type View } from "./store.ts";
-import { oneLine, prose, wordsOf } from "./text.ts";
+import { isOwn, oneLine, prose, wordsOf } from "./text.ts";
 
 /** All of it, drawn again with each piece of text. */
 export function Present({ view, agent }: { view: View; agent: AgentView }) {

@@ -10,7 +10,7 @@ import { LongText } from "./code.tsx";
 import { Markdown } from "./markdown.tsx";
 import { MediaView } from "./media.tsx";
 import type { Item, Notice, View } from "./store.ts";
-import { browserName, clock, oneLine, prose, wordsOf } from "./text.ts";
+import { browserName, clock, isOwn, oneLine, prose, wordsOf } from "./text.ts";
 import { Timeline } from "./timeline.tsx";
 import { compactionText, turnEnd, turnSummary } from "./wording.ts";
 
@@ -120,11 +120,6 @@ function Entry({ item, view, results, showAgent }: RowProps): ComponentChildren 
     case "notice":
       return <NoticeView notice={item} />;
   }
-}
-
-/** Whether a person wrote a message. */
-export function isOwn(message: Message): boolean {
-  return (message.source ?? "user") === "user";
 }
 
 /** Who wrote a message: the page, another client by its name, or a source such as the system. */

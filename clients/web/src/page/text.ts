@@ -33,10 +33,18 @@ export function oneLine(text: string, most = 120): string {
 /** JSON up to this length stays on one line. */
 const SHORT_CHARS = 80;
 
-/** What a message says at its beginning; empty if it begins with something else, such as an image. */
+/** What a message says at its beginning; empty if it begins with something else, such as an image. The label that names
+ * its source to the model is left out: the heading names it. */
 export function wordsOf(message: Message): string {
-  const first = message.parts[0];
-  return first?.type === "text" ? first.text : "";
+  const [first] = message.parts;
+  const text = first?.type === "text" ? first.text : "";
+  const label = isOwn(message) ? "" : `[${message.source}] `;
+  return text.startsWith(label) ? text.slice(label.length) : text;
+}
+
+/** Whether a person wrote a message. */
+export function isOwn(message: Message): boolean {
+  return (message.source ?? "user") === "user";
 }
 
 /** What a session is called: its name, its description, or the beginning of its id. */
