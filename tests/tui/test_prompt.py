@@ -9,7 +9,9 @@ import pytest
 from tests.tui.studio import Studio, call, say, studio
 from textual import events
 
+from jaato.errors import ConfigError
 from jaato.protocol.events import MessageUser
+from jaato.tui.prompt.external_editor import find_editor
 
 pytestmark = pytest.mark.anyio
 
@@ -41,6 +43,27 @@ async def test_lines_history_and_draft(work: Path) -> None:
         assert one.app.view.prompt.text == "first\nline\nlast"
     async with studio(work, steps=[say("x")]) as one:
         assert one.app.view.prompt.text == "draft", "an earlier message that was only shown is no draft"
+
+
+async def test_what_arrives_while_a_message_is_edited_elsewhere_stays(work: Path) -> None:
+    """A message that could not be sent is put back into the prompt while its text is in the user's editor: both are there."""
+    async with studio(work, steps=[say("x")]) as one:
+        prompt = one.app.view.prompt
+        for before, expected in (("old", "unsent\nnew"), ("", "unsent\nnew")):
+            prompt.put(before)
+            prompt.put_back("unsent")
+            prompt.replace_message(before, "new")
+            assert prompt.text == expected
+        prompt.replace_message(prompt.message, "new")
+        assert prompt.text == "new"
+
+
+@pytest.mark.parametrize("named", ["'", "  ", "''"])
+def test_without_an_editor_the_error_says_what_to_do(named: str) -> None:
+    """A variable that names no program."""
+    with pytest.raises(ConfigError, match="set EDITOR"):
+        find_editor({"EDITOR": named})
+    assert find_editor({"EDITOR": "a", "VISUAL": "code --wait"}) == ["code", "--wait"]
 
 
 async def test_commands_and_files_are_completed(work: Path) -> None:

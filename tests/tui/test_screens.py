@@ -210,7 +210,7 @@ async def test_hints_name_the_keys_as_they_are_bound(work: Path) -> None:
     path.parent.mkdir(parents=True)
     keys = {
         "app.keys": "f8",
-        "app.stop": "ctrl+g",
+        "app.stop": "ctrl+l",
         "prompt.queue": "f10, ctrl+y",
         "app.tasks": "f7",
         "app.sesions": "f12",
@@ -220,11 +220,11 @@ async def test_hints_name_the_keys_as_they_are_bound(work: Path) -> None:
     async with studio(work, steps=steps, size=(120, 40)) as one:
         await one.see("F8 shows the keys", "F8 keys", "binds keys for what does not exist: app.sesions")
         await one.press("f8")
-        await one.see("F10, Ctrl+Y", "Ctrl+G", "Shift+Enter, Ctrl+J", "PageUp, PageDown")
+        await one.see("F10, Ctrl+Y", "Ctrl+L", "Shift+Enter, Ctrl+J", "PageUp, PageDown")
         await one.press("f8")
         await one.send("go")
-        await one.see("Ctrl+G stops", "F10: after the turn")
-        await one.press("ctrl+g")
+        await one.see("Ctrl+L stops", "F10: after the turn")
+        await one.press("ctrl+l")
         await one.rest()
         await one.press("ctrl+p")
         await one.see("stop one (F7)")

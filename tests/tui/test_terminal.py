@@ -261,6 +261,46 @@ def test_it_is_suspended_and_drawn_again(tmp_path: Path) -> None:
         leave(child)
 
 
+def test_a_message_is_written_in_the_users_editor(tmp_path: Path) -> None:
+    """Ctrl+G: the editor has the terminal, Ctrl+C too, while the agent works on; what it saves is the message. One that fails
+    changes nothing."""
+    desk = CliEnvironment(tmp_path)
+    editor = tmp_path / "editor"
+    editor.write_text("""#!/bin/sh
+trap 'echo caught' INT
+test -n "$(cat $2)" && { echo wrote; exit 3; }
+printf '%s\\n' "first of $1" second >$2
+echo editing
+while test ! -e saved; do sleep 0.05; done
+""")
+    editor.chmod(0o755)
+    steps = desk.script(
+        call("run", command="touch begun; while test ! -e went; do sleep 0.05; done"),
+        call("run", command="for one in $(seq 25); do echo $one; sleep 0.04; done; touch over"),
+        say("Done."),
+    )
+    words = [*desk.command, "tui", "--no-daemon", *steps, "--yes"]
+    with terminal(desk, *words, EDITOR=f"'{editor}' 'two words'") as child:
+        child.expect("ready")
+        child.send("go\r")
+        desk.wait_for("begun")
+        child.send("\x07")
+        child.expect(re.escape("\x1b[?1049l"))
+        child.expect("editing")
+        child.send("\x03")
+        child.expect("caught")
+        (desk.work / "went").touch()
+        desk.wait_for("over")
+        (desk.work / "saved").touch()
+        child.expect(re.escape("\x1b[?1049h"))
+        assert "\x1b[" not in child.before
+        expect_all(child, "first of two words", "second", "Done.")
+        child.send("\x07")
+        child.expect("wrote")
+        expect_all(child, "exit code 3", "first of two words")
+        leave(child)
+
+
 def test_without_a_provider_it_says_what_to_do(tmp_path: Path) -> None:
     """An option alone is one of the full-screen client; a download that is refused ends it with what else can be done."""
     desk = CliEnvironment(tmp_path)

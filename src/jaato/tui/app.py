@@ -7,13 +7,12 @@ import gc
 import os
 import signal
 import sys
-import termios
 import time
 import traceback
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TextIO
+from typing import Any, ClassVar
 
 from rich.text import Text
 from textual.app import App, SystemCommand
@@ -27,7 +26,7 @@ from jaato.cli.output.console import one_line
 from jaato.errors import JaatoError
 from jaato.protocol.events import SessionInfo
 from jaato.protocol.events.state import State
-from jaato.tui.driver import TerminalDriver
+from jaato.tui.driver import TerminalDriver, is_open_terminal
 from jaato.tui.link import HISTORY_PAGE, Connection, Link
 from jaato.tui.preferences import KeyNames, Preferences
 from jaato.tui.prompt.area import PromptArea
@@ -412,6 +411,8 @@ class FullScreenClient(App[int]):
             "Mouse", fill("give the mouse to the terminal, or take it ({app.mouse})"), self.action_mouse
         )
         if not self.is_headless:
+            text = "write the message in the program that EDITOR names ({prompt.edit})"
+            yield SystemCommand("Editor", fill(text), self.view.prompt.action_edit)
             yield SystemCommand("Suspend", "go to the shell; fg comes back", self.action_suspend_process)
         yield SystemCommand("Leave", "leave; a turn in the server continues", self.leave)
         if self.link.is_open:
@@ -490,11 +491,3 @@ class FullScreenClient(App[int]):
         grown = await self.link.load_earlier(limit)
         self.view.transcript.shift(grown.get(self.view.agent_id, 0))
         self.schedule_frame()
-
-
-def is_open_terminal(stream: TextIO | None) -> bool:
-    """Whether a stream is a terminal that was not closed."""
-    try:
-        return stream is not None and bool(termios.tcgetattr(stream.fileno()))
-    except (OSError, termios.error):
-        return False

@@ -5,8 +5,10 @@ from __future__ import annotations
 import codecs
 import os
 import selectors
+import termios
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from typing import TextIO
 
 from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
@@ -103,3 +105,11 @@ class PasteFilter:
 def find_beginning(text: str, mark: str = PASTE_ENDS) -> str:
     """The longest beginning of a mark with which a text ends."""
     return next((mark[:size] for size in range(len(mark) - 1, 0, -1) if text.endswith(mark[:size])), "")
+
+
+def is_open_terminal(stream: TextIO | None) -> bool:
+    """Whether a stream is a terminal that was not closed."""
+    try:
+        return stream is not None and bool(termios.tcgetattr(stream.fileno()))
+    except (OSError, termios.error):
+        return False

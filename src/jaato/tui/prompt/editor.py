@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import partial
 from pathlib import Path
 
 from textual import events
@@ -13,7 +14,9 @@ from textual.widgets import TextArea
 
 from jaato.cli.arguments.values import strip_message
 from jaato.cli.output.console import printable
+from jaato.errors import ConfigError
 from jaato.tui.fields import TextField
+from jaato.tui.prompt import external_editor
 from jaato.tui.prompt.memory import Memory
 
 PASTE_CHARS, PASTE_LINES = 1_000, 12
@@ -40,6 +43,7 @@ class Prompt(TextField):
         Binding("pagedown", "app.scroll(1)", "Scroll down", show=False),
         Binding("tab", "app.answer", "To the question, or the conversation", show=False, id="prompt.leave"),
         Binding("ctrl+t", "submit(True)", "Queue until the turn's end", show=False, id="prompt.queue"),
+        Binding("ctrl+g", "edit", "Write in your editor", show=False, id="prompt.edit"),
         Binding("alt+up", "app.take_back", "Take a queued one back", show=False, id="prompt.take_back"),
     ]
 
@@ -77,6 +81,8 @@ class Prompt(TextField):
         """Whether completions are shown, which some keys move."""
         self._pastes: dict[int, str] = {}
         self._count = 0
+        self._is_edited = False
+        """Whether the message is in the user's own editor."""
 
     # --- the message ---------------------------------------------------------------------------------------------
 
@@ -89,6 +95,11 @@ class Prompt(TextField):
         """Put a message that was not sent before what was typed since."""
         if text:
             self.put("\n".join(filter(None, [text, self.message])))
+
+    def replace_message(self, before: str, text: str) -> None:
+        """Replace a message that was edited elsewhere; what was put before it meanwhile stays."""
+        arrived = self.message.removesuffix(before).removesuffix("\n")
+        self.put("\n".join(filter(None, [arrived, text])))
 
     def put(self, text: str) -> None:
         """Replace the message; a long one is folded."""
@@ -164,6 +175,23 @@ class Prompt(TextField):
     def action_newline(self) -> None:
         """Begin a line."""
         self.insert("\n")
+
+    def action_edit(self) -> None:
+        """Have the user write the message in an editor of theirs."""
+        if not self._is_edited and not self.app.is_headless:
+            self._is_edited = True
+            self.app.run_worker(self._edit())
+
+    async def _edit(self) -> None:
+        before, leave = self.message, partial(self.app.call_later, self.app.run_action, "app.quit")
+        try:
+            text = await external_editor.edit(self.app, before, leave)
+        except (ConfigError, OSError) as error:
+            self.app.notify(str(error), severity="error", markup=False)
+        else:
+            self.replace_message(before, text)
+        finally:
+            self._is_edited = False
 
     def _recall(self, event: events.Key, text: str | None) -> None:
         self.stop_key(event)

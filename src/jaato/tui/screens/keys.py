@@ -25,6 +25,7 @@ KEYS: Mapping[str, Sequence[tuple[str, str]]] = {
         ("{prompt.queue}", "send when the turn has ended"),
         ("{prompt.take_back}", "take a queued message back"),
         ("{prompt.newline}", "new line (also a backslash before Enter)"),
+        ("{prompt.edit}", "write in the program that EDITOR names"),
         ("Up, Down", "messages sent before"),
         ("{app.history}", "search in messages sent before"),
         ("/", "commands; Tab completes"),
