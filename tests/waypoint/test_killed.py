@@ -100,3 +100,54 @@ def test_what_the_user_edits_after_the_kill_stays(tmp_path: Path) -> None:
         assert (place / "a").read_text() == "user"
         trip.manager.restore("w0")
         assert (place / "a").read_text() == "user"
+
+
+STUCK = """
+import shutil, sys
+from pathlib import Path
+from jaato.errors import ToolError
+from jaato.plugins.waypoint.restore import WaypointManager
+from jaato.tools.filesystem import atomic, atomic_replace
+workspace = Path(sys.argv[1])
+manager = WaypointManager(workspace)
+replaced = []
+def rename(*arguments, before=atomic.rename):
+    result = before(*arguments)
+    if (workspace / "a").read_text() == "old" and not replaced:
+        replaced.append("a")
+        (workspace / "b").write_text("edited meanwhile")
+        for backup in (workspace / ".jaato/backups/objects").iterdir():
+            backup.rename(sys.argv[2] + "/" + backup.name)
+    return result
+atomic_replace.rename = rename
+try:
+    manager.restore("w0")
+except ToolError as error:
+    print(error)
+    print(*manager.tree.waypoints, manager.tree.current)
+for backup in Path(sys.argv[2]).iterdir():
+    backup.rename(workspace / ".jaato/backups/objects" / backup.name)
+print(manager.restore("w1", force=True).plan.kept)
+"""
+
+
+@S4
+def test_a_restore_that_cannot_be_rolled_back_keeps_the_way_back(tmp_path: Path) -> None:
+    """Where a restore fails in the middle and what it has replaced cannot be put back, the waypoint of what was there before
+    stays, the error names it, and restoring it brings that back."""
+    trip = Trip(workspace := tmp_path / "w")
+    for name in ("a", "b"):
+        (workspace / name).write_text("old")
+        trip.write(name, "new")
+    (tmp_path / "away").mkdir()
+    run = subprocess.run(
+        [sys.executable, "-c", STUCK, workspace, tmp_path / "away"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    error, waypoints, kept_then = run.stdout.splitlines()
+    assert "not everything could be put back: 'a'" in error
+    assert error.endswith("Waypoint w1 has what the files held before.")
+    assert (waypoints, kept_then) == ("w0 w1 w1", "[]")
+    assert trip.state() == {"a": "new", "b": "new"}

@@ -29,6 +29,7 @@ from jaato.tools.filesystem.backup_directory import IDS, first_id
 from jaato.tools.filesystem.backups import Backups
 from jaato.tools.filesystem.changes import Changes
 from jaato.tools.filesystem.containment import Roots
+from jaato.tools.filesystem.errors import FileFailed, RollbackFailed
 from jaato.tools.filesystem.transactions import (
     FileMove,
     FileReplacement,
@@ -313,7 +314,7 @@ class WaypointRestorer:
 
     async def undo(self, point: UndoPoint, call: Call, *, force: bool = False) -> RestoreResult:
         """Take the newest changes back, for the user; a waypoint is made of the point, unless nothing can be taken back.
-        Raises `ToolError`s; the files are as they were then."""
+        Raises `ToolError`s as `restore` does."""
         planned = await self.look_at(point, force=force)
         if not planned.plan:
             return planned
@@ -337,7 +338,7 @@ class WaypointRestorer:
 
     async def restore(self, waypoint_id: str, by: Owner, call: Call, *, force: bool = False) -> RestoreResult:
         """Take the files back to a waypoint; what is unsaved becomes a ceiling first. Raises `ToolError`s; the files are
-        as they were then."""
+        as they were then, or the message says what is not, and which waypoint has it."""
         found = self.find(waypoint_id)
         ceiling: Waypoint | None = None
         for attempt in range(1, TRIES + 1):
@@ -347,6 +348,9 @@ class WaypointRestorer:
             try:
                 await self._run_in_thread(functools.partial(carry_out, self._changes, done.plan, call))
                 break
+            except RollbackFailed as error:
+                back = ceiling.id if ceiling is not None else self._log.tree.current
+                raise FileFailed(f"{error} Waypoint {back} has what the files held before.") from error
             except ToolError as error:
                 if attempt < TRIES and isinstance(error, FileChanged):
                     continue

@@ -35,6 +35,7 @@ from jaato.tools.filesystem.errors import (
     FileFailed,
     FileMissing,
     PathRefused,
+    RollbackFailed,
     explain_os_error,
     explaining,
     file_missing,
@@ -305,9 +306,7 @@ class Changes:
                 self.backups.end(dirs, begun)
                 if stuck:
                     record_changes(call, [change for change in changes if change.done])
-                    raise FileFailed(
-                        f"{error} Besides, not everything could be put back: {'; '.join(stuck)}."
-                    ) from error
+                    raise RollbackFailed(error, stuck) from error
                 raise
 
     def back_up(self, dirs: BackupDirectory, change: Change, call: Call, other: str | None = None) -> Record:

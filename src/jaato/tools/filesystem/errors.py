@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import stat as modes
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from jaato.errors import ToolError
@@ -28,6 +28,13 @@ class FileFailed(ToolError):
     """The file system refused the operation; nothing was changed."""
 
     code = "file_failed"
+
+
+class RollbackFailed(FileFailed):
+    """A change of several files failed, and not all of them could be put back; the message has which, and why."""
+
+    def __init__(self, error: object, stuck: Iterable[str]) -> None:
+        super().__init__(f"{error} Besides, not everything could be put back: {'; '.join(stuck)}.")
 
 
 EXPLANATIONS = {

@@ -26,7 +26,13 @@ from jaato.tools.filesystem.backup_directory import (
 from jaato.tools.filesystem.backups import Backups
 from jaato.tools.filesystem.changes import MAX_EDIT_BYTES, Change, Changes, Target
 from jaato.tools.filesystem.client_files import refuse_unsaved
-from jaato.tools.filesystem.errors import FileFailed, FileMissing, explain_os_error, explaining
+from jaato.tools.filesystem.errors import (
+    FileFailed,
+    FileMissing,
+    RollbackFailed,
+    explain_os_error,
+    explaining,
+)
 from jaato.tools.filesystem.undo import current_state, digest_of, exists, is_moved, move_back, restore
 
 
@@ -149,9 +155,7 @@ def commit_transaction(
             changes.unmake(made)
             backups.end(dirs, name)
             if stuck:
-                raise FileFailed(
-                    f"{error} Besides, not everything could be put back: {'; '.join(stuck)}."
-                ) from error
+                raise RollbackFailed(error, stuck) from error
             raise
         backups.end(dirs, name)
         for one in relocations:
