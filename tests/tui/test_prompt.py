@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -243,3 +245,45 @@ async def test_joined_characters_are_typed(work: Path) -> None:
             one.app.post_message(events.Key(character, character))
         await one.wait(lambda: one.app.view.prompt.text == typed)
         one.app.view.prompt.clear_message()
+
+
+async def test_two_clients_of_a_directory_have_a_draft_each(work: Path) -> None:
+    """What one of two clients at once keeps never replaces the other's draft; each is there again at the next starts, the newest
+    first."""
+    steps = [say("x")]
+    async with studio(work, steps=steps) as one:
+        await one.type("one")
+        async with studio(work, steps=steps) as two:
+            assert two.app.view.prompt.text == "", "the first client has its draft open"
+            await two.type("two")
+        one.app.view.area.keep_draft()
+        async with studio(work, steps=steps) as again:
+            assert again.app.view.prompt.text == "two"
+    async with studio(work, steps=steps) as one, studio(work, steps=steps) as two:
+        assert [client.app.view.prompt.text for client in (one, two)] == ["one", "two"]
+        one.app.view.prompt.clear_message()
+        await one.type("sooner")
+        one.app.view.area.keep_draft()
+        two.app.view.prompt.clear_message()
+    async with studio(work, steps=steps) as one, studio(work, steps=steps) as two:
+        assert [client.app.view.prompt.text for client in (one, two)] == ["sooner", ""]
+    state = Path.home() / ".local/state/jaato"
+    assert [path.name for path in state.glob(".tui_drafts*")] == [".tui_drafts.json.lock"]
+
+
+async def test_a_killed_client_leaves_its_draft_to_the_next_one(work: Path) -> None:
+    """The draft of a client that was killed is no longer taken: the next client of the directory begins with it."""
+    held = (
+        "import sys; from pathlib import Path; from jaato.tui.prompt.memory import Memory;"
+        "memory = Memory(Path.home() / '.local/state/jaato'); memory.open_draft(sys.argv[1]);"
+        "memory.keep_draft('killed'); print('kept', flush=True); input()"
+    )
+    words = [sys.executable, "-c", held, f"directory {work}"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"kept\n"
+        async with studio(work, steps=[say("x")]) as one:
+            assert one.app.view.prompt.text == ""
+        child.kill()
+    async with studio(work, steps=[say("x")]) as one:
+        assert one.app.view.prompt.text == "killed"

@@ -62,8 +62,12 @@ class PromptArea(Vertical):
 
     def on_mount(self) -> None:
         """Show the draft."""
-        if draft := self.memory.draft(self._draft_key):
+        if draft := self.memory.open_draft(self._draft_key):
             self.prompt.put(draft)
+
+    def on_unmount(self) -> None:
+        """Leave the draft to the next client."""
+        self.memory.close_draft()
 
     @property
     def prompt(self) -> Prompt:
@@ -130,7 +134,7 @@ class PromptArea(Vertical):
             self._draft_timer.cancel()
             self._draft_timer = None
         draft = self.memory.unsent(self.prompt.message)
-        self.memory.keep_draft(self._draft_key, "\n".join(filter(None, [*self.unsent(), draft])))
+        self.memory.keep_draft("\n".join(filter(None, [*self.unsent(), draft])))
 
     # --- completions ---------------------------------------------------------------------------------------------
 

@@ -1,9 +1,14 @@
-"""What was typed: earlier messages, and the draft of each session, kept in private files."""
+"""What was typed: earlier messages, and the draft of each client by session or directory, kept in private files."""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import itertools
 import json
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from jaato.cli.output.console import printable
@@ -29,7 +34,10 @@ class Memory:
         self._at = len(self.entries)
         self._unsent = ""
         """What was typed before an earlier message was shown."""
-        self._kept = ("", "")
+        self._slot: str | None = None
+        """The name of this client's draft in the file, while it is open: each client of a session or directory has its own."""
+        self._lock: int | None = None
+        self._kept = ""
         """The draft that was written last."""
 
     def add(self, text: str) -> None:
@@ -62,20 +70,57 @@ class Memory:
         is_recalled = self._at < len(self.entries) and text == self.entries[self._at]
         return self._unsent if is_recalled else text
 
-    def draft(self, key: str) -> str:
-        """The draft of a session or directory."""
-        drafts = read_json(self._drafts_path)
-        found = drafts.get(key) if isinstance(drafts, dict) else None
-        text = found if isinstance(found, str) else ""
-        self._kept = key, text
-        return printable(text)
+    def open_draft(self, key: str) -> str:
+        """The newest draft of a session or directory that no other client has open, if there is one; it is this client's until
+        `close_draft`."""
+        drafts: dict[str, object] = {}
+        self._slot = key
+        with suppress(OSError), file_lock(self._drafts_path):
+            known = read_json(self._drafts_path)
+            drafts = known if isinstance(known, dict) else {}
+            written = [slot for slot in reversed(drafts) if has_draft_of(slot, key)]
+            numbered = (f"{number} {key}" for number in itertools.count(2))
+            self._slot = next(filter(self._lock_slot, itertools.chain(written, [key], numbered)))
+        found = drafts.get(self._slot)
+        self._kept = found if isinstance(found, str) else ""
+        return printable(self._kept)
 
-    def keep_draft(self, key: str, text: str) -> None:
-        """Keep the draft of a session or directory; an empty one is removed."""
-        if self._kept == (key, text):
-            return
-        self._kept = key, text
-        change_json(self._drafts_path, lambda known: add_draft(known, key, text[:MAX_DRAFT_CHARS]))
+    def _lock_slot(self, slot: str) -> bool:
+        """Lock a draft for this client; whether no other one has it. Raises `OSError`."""
+        path = self._lock_path(slot)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        self._lock = descriptor
+        return True
+
+    def _lock_path(self, slot: str) -> Path:
+        digest = hashlib.sha256(slot.encode("utf-8", "surrogateescape")).hexdigest()
+        return self._drafts_path.with_name(f".{self._drafts_path.name}.{digest[:16]}.lock")
+
+    def keep_draft(self, text: str) -> None:
+        """Keep the draft that is open; an empty one is removed."""
+        slot = self._slot
+        if slot is not None and self._kept != text:
+            self._kept = text
+            change_json(self._drafts_path, lambda known: add_draft(known, slot, text[:MAX_DRAFT_CHARS]))
+
+    def close_draft(self) -> None:
+        """Leave the draft to the next client."""
+        slot, lock, self._slot, self._lock = self._slot, self._lock, None, None
+        if slot is not None and lock is not None:
+            with suppress(OSError), file_lock(self._drafts_path):
+                self._lock_path(slot).unlink(missing_ok=True)
+            os.close(lock)
+
+
+def has_draft_of(slot: str, key: str) -> bool:
+    """Whether a slot is for a draft of this session or directory: of its first client, or with the number of another."""
+    number, _, rest = slot.partition(" ")
+    return slot == key or (number.isdecimal() and rest == key)
 
 
 def append(known: object, text: str) -> list[str]:
