@@ -10,11 +10,13 @@ import psutil
 import pytest
 from tests.mcp.hosting import configure, raw
 from tests.tui.studio import Studio, call, say, studio
+from textual.widgets import OptionList
 
 from jaato.plugins.mcp.pool import SERVER_POOL
+from jaato.protocol.commands import SessionFork
 from jaato.protocol.specs import Plan, PlanStep
 from jaato.tui.screens.browser import Browser, Row, Subject
-from jaato.tui.screens.subjects import drop_empty_columns
+from jaato.tui.screens.subjects import MOST, drop_empty_columns
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -117,6 +119,53 @@ async def test_another_session_is_found_and_opened(work: Path) -> None:
         await one.press("enter")
         await one.wait(lambda: one.app.link.session.id == first)
         await one.see("▌ tell me of animals", "about zebras")
+
+
+async def fork_often(one: Studio, count: int) -> None:
+    """Make sessions that are copies of this one."""
+    session = one.app.link.session
+    for number in range(count):
+        await one.app.link.client.ask(SessionFork(session_id=session.id, name=f"copy {number}"))
+
+
+async def load_more(one: Studio, browser: Browser, loaded: int) -> None:
+    """Go to the last row, and wait until there are so many."""
+    options = browser.query_one("#rows", OptionList)
+    options.highlighted = options.option_count - 1
+    await one.wait(lambda: options.option_count == loaded)
+
+
+async def test_all_sessions_are_reached_at_the_end_of_the_list(work: Path) -> None:
+    """The list says that there are more sessions than it has loaded, and loads them at its end: those of this directory, then
+    those of others; so does the list of what a search has found."""
+    other = work.parent / "other"
+    other.mkdir()
+    async with studio(other, steps=[say("about zebras")], size=(110, 30)) as one:
+        await one.send("tell me of animals")
+        await one.see("about zebras")
+        await one.rest()
+        await fork_often(one, 2)
+    async with studio(work, steps=[say("about zebras")], size=(110, 30)) as one:
+        await one.send("tell me of animals")
+        await one.see("about zebras")
+        await one.rest()
+        await fork_often(one, 2 * MOST + 1)
+        for words in ("", "zebras"):
+            one.app.action_open("sessions")
+            await one.see(f"Sessions ({MOST} loaded, more at the end of the list)")
+            browser = one.app.screen
+            assert isinstance(browser, Browser)
+            if words:
+                browser._filter_input.value = words
+                await one.see("found:")
+            for loaded in (2 * MOST, 2 * MOST + 5):
+                await load_more(one, browser, loaded)
+            await one.wait(lambda: "loaded" not in one.screen)
+            assert len({row.id for row in browser._shown}) == 2 * MOST + 5
+            if not words:
+                elsewhere = ["· other" in row.text for row in browser._shown]
+                assert elsewhere == [False] * (2 * MOST + 2) + [True] * 3
+            await one.press("escape")
 
 
 async def test_waypoints_are_restored_after_a_preview(work: Path) -> None:

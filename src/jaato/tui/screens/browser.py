@@ -64,6 +64,15 @@ class Subject(ABC):
     async def preview(self, row_id: str) -> Sequence[Line]:
         """The lines about a row. Raises `JaatoError`."""
 
+    @property
+    def has_more(self) -> bool:
+        """Whether `more_rows` has any."""
+        return False
+
+    async def more_rows(self) -> Sequence[Row]:
+        """The rows after those that were given. Raises `JaatoError`."""
+        return []
+
     def actions(self) -> Mapping[str, Action]:
         """What keys do; `enter` is the first one."""
         return {}
@@ -103,6 +112,7 @@ class Browser(ModalScreen[None]):
         self.subject = subject
         self._rows: list[Row] = []
         self._shown: list[Row] = []
+        self._loading_more = False
         self._loads = self._loaded = 0
         """How often the rows were asked for, and the number of the last time that has ended."""
         self._filter_input = Input(
@@ -110,11 +120,12 @@ class Browser(ModalScreen[None]):
         )
         self._options = OptionList(id="rows", markup=False)
         self._lines = LinesView(id="preview")
+        self._box = Vertical()
+        self._box.border_title = Text(subject.title)
 
     def compose(self) -> ComposeResult:
         """Filter, list, preview, keys."""
-        with Vertical() as box:
-            box.border_title = Text(self.subject.title)
+        with self._box:
             yield self._filter_input
             with Horizontal():
                 yield self._options
@@ -158,6 +169,29 @@ class Browser(ModalScreen[None]):
         if load == self._loads and self.is_attached:
             self._rows = rows
             self._filter()
+            self._show_count()
+
+    @work(exclusive=True, group="search")
+    async def _load_more(self) -> None:
+        """Add the rows after the last one."""
+        self._loading_more = True
+        try:
+            rows = await self.subject.more_rows()
+        except JaatoError as error:
+            self._show_lines([(str(error), "red")])
+            return
+        finally:
+            self._loading_more = False
+        if self.is_attached:
+            self._rows += rows
+            self._shown += rows
+            self._options.add_options(map(make_option, rows))
+            self._show_count()
+
+    def _show_count(self) -> None:
+        """Say in the title how many rows are loaded, where there are more."""
+        more = f" ({len(self._rows)} loaded, more at the end of the list)" if self.subject.has_more else ""
+        self._box.border_title = Text(f"{self.subject.title}{more}")
 
     def _filter(self) -> None:
         words = [] if self.subject.searches else self._filter_input.value.lower().split()
@@ -171,7 +205,7 @@ class Browser(ModalScreen[None]):
             return
         options = self._options
         options.clear_options()
-        options.add_options([Option(Content(clean(row.text).replace("\n", " "))) for row in self._shown])
+        options.add_options(map(make_option, self._shown))
         at = next((at for at, row in enumerate(self._shown) if before and row.id == before.id), 0)
         if self._shown:
             options.highlighted = at
@@ -197,9 +231,11 @@ class Browser(ModalScreen[None]):
         await self.load()
 
     def on_option_list_option_highlighted(self) -> None:
-        """Show what is known of the row."""
+        """Show what is known of the row; at the last one load more."""
         if (row := self.marked) is not None:
             self._preview(row)
+            if row is self._shown[-1] and self.subject.has_more and not self._loading_more:
+                self._load_more()
 
     @work(exclusive=True)
     async def _preview(self, row: Row) -> None:
@@ -267,6 +303,11 @@ class Browser(ModalScreen[None]):
             result = [(result, "")]
         if isinstance(result, list):
             self._show_lines(result)
+
+
+def make_option(row: Row) -> Option:
+    """A row of the list on one line."""
+    return Option(Content(clean(row.text).replace("\n", " ")))
 
 
 def lay_out_lines(lines: Sequence[Line], width: int, looks: Looks) -> list[Strip]:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from jaato.cli.output.console import format_count, one_line, time_text
 from jaato.cli.output.printer import call_text, shorten_model
 from jaato.cli.output.transcript import entry_lines, plan_lines
@@ -23,6 +25,7 @@ from jaato.tui.transcript.blocks import CallBlock
 from jaato.tui.transcript.lines import shorten_path
 
 MOST = 200
+"""Rows that are loaded at once."""
 PREVIEW_ENTRIES = 12
 PREVIEW_WIDTH = 200
 
@@ -37,17 +40,37 @@ class SessionSubject(Subject):
     def __init__(self, link: Link) -> None:
         self._link = link
         self._known: dict[str, SessionEntry] = {}
+        self._next: SessionList | None = None
+        """What asks for the sessions after those."""
 
     async def rows(self, query: str) -> Sequence[Row]:
         """The newest sessions, or those with the words."""
-        found = await self._link.client.ask(SessionList(query=query or None, limit=MOST))
-        assert isinstance(found, Sessions)
-        here = self._link.session.state.workspace
-        entries = (
-            sorted(found.sessions, key=lambda one: one.workspace != here) if not query else found.sessions
-        )
-        self._known = {one.id: one for one in entries}
-        return [Row(one.id, format_session(one, self._link.session.id, here)) for one in entries]
+        here = None if query else self._link.session.state.workspace
+        return await self._load(SessionList(query=query or None, workspace=here, limit=MOST), {})
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there are sessions after these."""
+        return self._next is not None
+
+    async def more_rows(self) -> Sequence[Row]:
+        """The sessions after these."""
+        return [] if self._next is None else await self._load(self._next, self._known)
+
+    async def _load(self, command: SessionList | None, known: Mapping[str, SessionEntry]) -> list[Row]:
+        """The rows of a page that are not known yet; those of the other directories follow those of this one."""
+        new: dict[str, SessionEntry] = {}
+        while command is not None and len(new) < MOST:
+            found = await self._link.client.ask(command)
+            assert isinstance(found, Sessions)
+            new |= {one.id: one for one in found.sessions if one.id not in known}
+            if found.cursor is not None:
+                command = replace(command, cursor=found.cursor)
+            else:
+                command = SessionList(limit=MOST) if command.workspace is not None else None
+        self._known, self._next = {**known, **new}, command
+        state = self._link.session.state
+        return [Row(one.id, format_session(one, state.session_id, state.workspace)) for one in new.values()]
 
     async def preview(self, row_id: str) -> Sequence[Line]:
         """What is known of it, and its last entries."""
