@@ -16,6 +16,10 @@ from jaato.protocol.events import MessageUser
 from jaato.tui.prompt.external_editor import find_editor
 
 pytestmark = pytest.mark.anyio
+PNG = (
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c63f8cfc0f01f"
+    "00050001ff89993d1d0000000049454e44ae426082"
+)
 
 
 async def paste(one: Studio, text: str) -> None:
@@ -221,12 +225,8 @@ async def test_an_unknown_command_says_so_and_comes_back(work: Path) -> None:
 
 async def test_the_path_of_an_image_attaches_it(work: Path) -> None:
     """A pasted path of an image, as terminals give it for a dropped file, attaches it to the next message."""
-    png = (
-        "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c63f8cfc0f01f"
-        "00050001ff89993d1d0000000049454e44ae426082"
-    )
     path = work / "a picture.png"
-    path.write_bytes(bytes.fromhex(png))
+    path.write_bytes(bytes.fromhex(PNG))
     async with studio(work, steps=[say("seen.")]) as one:
         await paste(one, str(path).replace(" ", "\\ "))
         await one.see("a picture.png is attached")
@@ -256,11 +256,12 @@ async def test_two_clients_of_a_directory_have_a_draft_each(work: Path) -> None:
         async with studio(work, steps=steps) as two:
             assert two.app.view.prompt.text == "", "the first client has its draft open"
             await two.type("two")
+        await one.type("!")
         one.app.view.area.keep_draft()
         async with studio(work, steps=steps) as again:
             assert again.app.view.prompt.text == "two"
     async with studio(work, steps=steps) as one, studio(work, steps=steps) as two:
-        assert [client.app.view.prompt.text for client in (one, two)] == ["one", "two"]
+        assert [client.app.view.prompt.text for client in (one, two)] == ["one!", "two"]
         one.app.view.prompt.clear_message()
         await one.type("sooner")
         one.app.view.area.keep_draft()
@@ -276,7 +277,7 @@ async def test_a_killed_client_leaves_its_draft_to_the_next_one(work: Path) -> N
     held = (
         "import sys; from pathlib import Path; from jaato.tui.prompt.memory import Memory;"
         "memory = Memory(Path.home() / '.local/state/jaato'); memory.open_draft(sys.argv[1]);"
-        "memory.keep_draft('killed'); print('kept', flush=True); input()"
+        "memory.keep_draft('killed', []); print('kept', flush=True); input()"
     )
     words = [sys.executable, "-c", held, f"directory {work}"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
@@ -287,3 +288,73 @@ async def test_a_killed_client_leaves_its_draft_to_the_next_one(work: Path) -> N
         child.kill()
     async with studio(work, steps=[say("x")]) as one:
         assert one.app.view.prompt.text == "killed"
+
+
+async def test_an_image_stays_with_its_message(work: Path) -> None:
+    """An image that is attached to a message in the prompt is there again with the text: after Ctrl+C and the history, in the
+    draft of the next client, and with messages that were queued; an image that is gone is named."""
+    for name in ("one.png", "two.png"):
+        (work / name).write_bytes(bytes.fromhex(PNG))
+    async with studio(work, steps=[say("other."), say("seen.")]) as one:
+        prompt = one.app.view.prompt
+        await paste(one, str(work / "one.png"))
+        await one.see("one.png is attached")
+        await one.type("look")
+        await one.press("ctrl+c")
+        await one.send("meanwhile")
+        await one.see("other.")
+        await one.rest()
+        assert "[one.png]" not in one.screen
+        await one.press("up", "up")
+        await one.wait(
+            lambda: [note.message for note in one.app._notifications] == ["one.png attached again"]
+        )
+        assert prompt.text == "look"
+        await one.press("down", "up")
+        await one.type(" closely")
+        await one.press("enter")
+        await one.see("▌ look closely", "▌ [one.png]", "seen.")
+        await one.rest()
+        await paste(one, str(work / "one.png"))
+        await paste(one, str(work / "two.png"))
+        await one.see("two.png is attached")
+        await one.type("both")
+    (work / "one.png").unlink()
+    async with studio(work, steps=[WAIT, say("Over.")]) as one:
+        await one.see("one.png is no longer attached to the draft", "two.png is attached to the draft.")
+        assert one.app.view.prompt.text == "both"
+        one.app.view.prompt.clear_message()
+        await one.press("ctrl+c")
+        await one.send("begin")
+        await one.see("run until")
+        await paste(one, str(work / "two.png"))
+        await one.wait(lambda: one.app.link.attachments.files)
+        await one.type("queued")
+        await one.press("ctrl+t")
+    async with studio(work, steps=[say("shown.")]) as one:
+        assert one.app.view.prompt.text == "queued"
+        await one.see("two.png is attached to the draft.")
+        await one.press("enter")
+        await one.see("▌ queued", "▌ [two.png]", "shown.")
+    async with studio(work, steps=[say("x")]) as one:
+        assert "two.png" not in one.screen, "what was sent is no draft"
+
+
+async def test_an_image_alone_is_a_draft(work: Path) -> None:
+    """An image without a text is attached again by the next client, also where the first one was killed."""
+    (work / "one.png").write_bytes(bytes.fromhex(PNG))
+    async with studio(work, steps=[say("x")]) as one:
+        await paste(one, str(work / "one.png"))
+        await one.see("one.png is attached")
+        path = Path.home() / ".local/state/jaato/tui_drafts.json"
+        await one.wait(lambda: path.exists() and "one.png" in path.read_text())
+    async with studio(work, steps=[say("seen.")]) as one:
+        await one.see("one.png is attached to the draft.")
+        await one.press("ctrl+c")
+        assert not one.app.link.attachments.files
+        await one.press("ctrl+c")
+        await one.wait(lambda: one.app.left.is_set())
+    async with studio(work, steps=[say("seen.")]) as one:
+        await one.see("one.png is attached to the draft.")
+        await one.send("look")
+        await one.see("▌ look", "▌ [one.png]", "seen.")

@@ -128,14 +128,16 @@ class FullScreenClient(App[int]):
             if isinstance(one, Binding)
         ]
         self.names = KeyNames({one.id: one.key for one in bindings if one.id}, preferences.keys)
-        self.link = Link(connection, self.schedule_frame, lambda: self.size.width, self.names)
+        self.link = Link(
+            connection, self.schedule_frame, lambda: self.size.width, self.names, memory.attachments
+        )
         self.link.on_leave = self.leave
         self.link.on_open = self._session_opened
         self.view = SessionScreen(
             self.link, PromptArea(memory, draft_key, self._known, self.names), self.names
         )
         self.view.warning = self._warning
-        self.link.on_unsent = self._put_back
+        self.link.on_unsent = lambda text: self.view.prompt.put_back(text)  # noqa: PLW0108 it is made later
         self.view.area.unsent = lambda: self.link.unsent
         self.link.on_unsent_changed = self.view.area.schedule_draft
         self.failure: Exception | None = None
@@ -191,6 +193,8 @@ class FullScreenClient(App[int]):
         link = self.link
         is_here = bool(link.client.welcome.state_dir or link.client.in_process)
         self.view.area.workspace = Path(link.session.state.workspace) if is_here else None
+        for line in self.memory.attachments.restore():
+            link.conversation.note(line, "yellow")
         if self.preferences.problem:
             link.conversation.note(self.preferences.problem, "yellow")
         if unknown := ", ".join(self.names.unknown):
@@ -301,11 +305,7 @@ class FullScreenClient(App[int]):
     def action_take_back(self) -> None:
         """Take the newest queued message back into the prompt."""
         if self.link.is_open and self.link.conversation.queued:
-            self._put_back(self.link.take_back())
-
-    def _put_back(self, text: str) -> None:
-        """Put messages that are not sent back into the prompt."""
-        self.view.prompt.put_back(text)
+            self.view.prompt.put_back(self.link.take_back())
 
     def on_question_panel_answered(self, event: QuestionPanel.Answered) -> None:
         """Send an answer."""
@@ -446,7 +446,7 @@ class FullScreenClient(App[int]):
                 show = view.transcript.show_block
                 return ConversationSubject(link, view.agent_id, self._load_earlier, show)
             case "history":
-                return HistorySubject(self.memory.entries, view.prompt.put)
+                return HistorySubject(self.memory.entries, view.prompt.recall)
             case "sessions":
                 return SessionSubject(link)
             case "plans":

@@ -11,7 +11,7 @@ import anyio.to_thread
 import msgspec
 
 from jaato.abc.asker import Answer
-from jaato.cli.arguments.values import is_command
+from jaato.cli.arguments.values import Attachment, is_command
 from jaato.cli.output.answers import late_answer_text
 from jaato.cli.output.console import Look, one_line
 from jaato.cli.output.presence import OtherClients
@@ -21,10 +21,11 @@ from jaato.cli.repl.slash_commands import run_slash_command
 from jaato.client.connection import Client
 from jaato.client.session import RemoteSession
 from jaato.errors import JaatoError, SessionBusy
-from jaato.protocol.commands import File, MessageSend, SessionCreate, SessionDetach
+from jaato.protocol.commands import MessageSend, SessionCreate, SessionDetach
 from jaato.protocol.events import Event, InitProgress, PermissionRequested, SessionInfo, TurnCompleted
 from jaato.protocol.frames import Opened, Settled
 from jaato.tui.preferences import KeyNames
+from jaato.tui.prompt.attachments import Attachments
 from jaato.tui.questions.lines import Question
 from jaato.tui.transcript.blocks import NoteBlock, UserBlock
 from jaato.tui.transcript.conversation import Conversation
@@ -76,14 +77,19 @@ class Link:
     """One session at a time, and the connection to its server. `changed` is called whenever something is to be drawn."""
 
     def __init__(
-        self, connection: Connection, changed: Callable[[], None], width: Callable[[], int], names: KeyNames
+        self,
+        connection: Connection,
+        changed: Callable[[], None],
+        width: Callable[[], int],
+        names: KeyNames,
+        attachments: Attachments,
     ) -> None:
         self.client: Client
         self.session: RemoteSession
         self.conversation: Conversation
         self.creation: SessionCreate | None = None
         self.first_creation: SessionCreate | None = None
-        self.attachments: list[File] = []
+        self.attachments = attachments
         self.output = Shown("")
         self.console = Notes(self)
         self.changed = changed
@@ -95,8 +101,8 @@ class Link:
         """Called with queued messages that are not sent, as the turn was stopped or another session is opened."""
         self.on_unsent_changed: Callable[[], None] = lambda: None
         """Called when `unsent` has changed."""
-        self._waiting: dict[UserBlock, str] = {}
-        """Messages that wait for the connection or the server, by their blocks."""
+        self._waiting: dict[UserBlock, tuple[str, list[Attachment]]] = {}
+        """Messages that wait for the connection or the server, and their files, by their blocks."""
         self._asking = 0
         """Messages and answers without a reply."""
         self._starting = False
@@ -135,11 +141,9 @@ class Link:
         return list(self.session.state.questions.values()) if self.is_open else []
 
     @property
-    def unsent(self) -> list[str]:
+    def unsent(self) -> list[tuple[str, list[Attachment]]]:
         """The messages of which no server is known to have them: those that wait for one, then the queued ones."""
-        if not self.is_open:
-            return []
-        return [*self._waiting.values(), *(text for text, _ in self.conversation.queued.values())]
+        return [*self._waiting.values(), *self.conversation.queued.values()] if self.is_open else []
 
     async def run(self, first: str = "") -> None:
         """Connect, open the session, send the first message, and stay until `close` or the end of the connection. Raises
@@ -251,6 +255,10 @@ class Link:
             before.watched = False
             await self.client.ask(SessionDetach(session_id=before.id))
 
+    def attach(self, attachment: Attachment) -> None:
+        """Attach a file to the next message."""
+        self.attachments.files.append(attachment)
+
     async def end_input(self) -> None:
         """Leave, as `/exit` does."""
         self.on_leave()
@@ -334,22 +342,23 @@ class Link:
         is_slash = is_command(text)
         if is_slash:
             self.console = Notes(self)
-            if await run_slash_command(self, text[1:], working=self.is_busy):
+            is_command_run = await run_slash_command(self, text[1:], working=self.is_busy)
+            self.on_unsent_changed()  # it may have attached a file
+            if is_command_run:
                 return False
         await self.send(text, check_prompt=is_slash)
         return True
 
     def queue(self, text: str) -> None:
         """Keep a message, with what is attached to it, until the turn has ended."""
-        files, self.attachments = self.attachments, []
-        self.conversation.queue(text, files)
+        self.conversation.queue(text, self.attachments.take())
         self.on_unsent_changed()
         self.changed()
 
     def take_back(self) -> str:
         """The newest queued message, which is no longer queued."""
         text, files = self.conversation.take_queued(-1)
-        self.attachments = [*files, *self.attachments]
+        self.attachments.put_back(files)
         self.on_unsent_changed()
         self.changed()
         return text
@@ -374,7 +383,7 @@ class Link:
         begins_turn = False
         while self.conversation.queued and not begins_turn:
             text, files = self.conversation.take_queued(0)
-            self.attachments = [*files, *self.attachments]
+            self.attachments.put_back(files)
             self.on_unsent_changed()
             try:
                 begins_turn = await self.submit(text)
@@ -384,7 +393,8 @@ class Link:
 
     async def send(self, text: str, *, check_prompt: bool = False) -> None:
         """Send a message, which is shown as one that waits while there is no connection or no reply. Raises `JaatoError`."""
-        files, self.attachments = self.attachments, []
+        attached = self.attachments.take()
+        files = [one.file for one in attached]
         message = MessageSend(session_id=self.session.id, text=text, files=files, check_prompt=check_prompt)
         self._asking += 1
         asked = asyncio.get_running_loop().create_task(self.client.ask(message))
@@ -392,10 +402,10 @@ class Link:
         try:
             await asyncio.wait([asked], timeout=SILENCE_S if self.client.connected else 0)
             if not asked.done():
-                waiting = self._show_waiting(text)
+                waiting = self._show_waiting(text, attached)
             await asked
         except JaatoError:
-            self.attachments = files
+            self.attachments.put_back(attached)
             raise
         finally:
             self._asking -= 1
@@ -406,12 +416,12 @@ class Link:
                 self.on_unsent_changed()
                 self.changed()
 
-    def _show_waiting(self, text: str) -> UserBlock:
+    def _show_waiting(self, text: str, attached: list[Attachment]) -> UserBlock:
         """Show a message that waits, and start the server if there is none."""
         waiting = self.conversation.add_waiting(
             text, "the server" if self.client.connected else "the connection"
         )
-        self._waiting[waiting] = text
+        self._waiting[waiting] = text, attached
         self.on_unsent_changed()
         if not self.client.connected:
             self._need_server()

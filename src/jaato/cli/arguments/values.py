@@ -9,7 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaato.cli.exit_codes import print_message
 from jaato.errors import ConfigError
@@ -137,6 +137,13 @@ def absolute_model(provider: str | None, model: str | None) -> str | None:
         return model
     is_script = (provider == "scripted" or model.endswith(SCRIPTS)) and os.path.exists(model)
     return os.path.abspath(model) if is_script else model
+
+
+class Attachment(NamedTuple):
+    """A file for a message, and where it was read."""
+
+    path: Path
+    file: File
 
 
 def read_attachment(path: Path) -> File:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from jaato.abc.asker import Answer
-from jaato.cli.arguments.values import clean_text, is_command
+from jaato.cli.arguments.values import Attachment, clean_text, is_command
 from jaato.cli.exit_codes import INTERRUPTED, OK
 from jaato.cli.output.answers import late_answer_text
 from jaato.cli.output.console import Console, one_line
@@ -296,6 +296,10 @@ class Repl:
         self.output.expected_seq = max(self.output.expected_seq, taken.seq)
         if taken.queued:
             self.console.note("(queued until the agent's next pause)", "dim")
+
+    def attach(self, attachment: Attachment) -> None:
+        """Attach a file to the next message."""
+        self.attachments.append(attachment.file)
 
     async def end_input(self) -> None:
         """Leave at the end of input: with `creation` after the turn, else at once."""

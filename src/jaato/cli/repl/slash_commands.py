@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 import msgspec
 
-from jaato.cli.arguments.values import absolute_model, read_attachment
+from jaato.cli.arguments.values import Attachment, absolute_model, read_attachment
 from jaato.cli.connect import same_state_dir
 from jaato.cli.output.console import one_line
 from jaato.cli.output.printer import sandbox_lines, summary_line, usage_text
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jaato.cli.output.console import Look
     from jaato.client.connection import Client
     from jaato.client.session import RemoteSession
-    from jaato.protocol.commands import File, SessionCreate
+    from jaato.protocol.commands import SessionCreate
     from jaato.protocol.events import TurnCompleted
 
 ALIASES = {"quit": "exit", "?": "help", "": "help", "clear": "new", "cost": "usage", "status": "session"}
@@ -67,8 +67,9 @@ class CommandContext(Protocol):
     """How the session was created or resumed; None when it was only attached to."""
     first_creation: SessionCreate | None
     """`creation` as given on the command line."""
-    attachments: list[File]
-    """The files for the next message."""
+
+    def attach(self, attachment: Attachment) -> None:
+        """Attach a file to the next message."""
 
     @property
     def console(self) -> NoteWriter:
@@ -236,7 +237,7 @@ async def image_command(context: CommandContext, rest: str) -> None:
     if not rest:
         raise ConfigError("Name a file: /image FILE")
     path = Path(os.path.expanduser(rest))  # noqa: ASYNC240 a moment's work
-    context.attachments.append(read_attachment(path))
+    context.attach(Attachment(path.absolute(), read_attachment(path)))  # noqa: ASYNC240 no access
     context.console.note(f"{path.name} is attached to your next message.", "dim")
 
 

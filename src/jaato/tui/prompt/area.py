@@ -11,6 +11,8 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import TextArea
 
+from jaato.cli.arguments.values import Attachment
+from jaato.cli.output.console import one_line
 from jaato.protocol.events import SessionInfo
 from jaato.protocol.events.state import State
 from jaato.tui.preferences import KeyNames
@@ -43,8 +45,8 @@ class PromptArea(Vertical):
         self.memory = memory
         self.workspace: Path | None = None
         """Where the files for `@` are; None on another machine."""
-        self.unsent: Callable[[], list[str]] = list
-        """The messages that were submitted and no server has, which the draft begins with."""
+        self.unsent: Callable[[], list[tuple[str, list[Attachment]]]] = list
+        """The messages that were submitted and no server has, with their files; the draft begins with them."""
         self._draft_key = draft_key
         self._known = known
         self._names = names
@@ -54,6 +56,8 @@ class PromptArea(Vertical):
         self._listing: asyncio.Task[None] | None = None
         self._aside = ""
         """What Ctrl+C has removed from the prompt."""
+        self._detached: list[Attachment] = []
+        """What it has detached from an empty prompt."""
 
     def compose(self) -> ComposeResult:
         """The completions and the editor."""
@@ -101,18 +105,25 @@ class PromptArea(Vertical):
         self.keep_draft()
 
     def set_aside(self) -> bool:
-        """Empty the prompt into the history; whether there was anything."""
-        text = self.prompt.message
+        """Empty the prompt into the history, with what is attached; whether there was a text. An image alone is detached."""
+        text, attachments = self.prompt.message, self.memory.attachments
+        self._aside, self._detached = text, []
         if text.strip():
             self.prompt.clear_message()
+            attachments.set_aside(text)
             self.remember(text)
-            self._aside = text
+        elif attachments.files:
+            self._detached = attachments.take()
+            names = one_line(", ".join(one.path.name for one in self._detached), 200)
+            self.notify(f"{names} no longer attached", markup=False)
+            self.keep_draft()
         return bool(text.strip())
 
     def restore(self) -> None:
         """Put back what was set aside, unless something was typed since."""
         if not self.prompt.text:
-            self.prompt.put(self._aside)
+            self.prompt.recall(self._aside)
+            self.memory.attachments.put_back(self._detached)
 
     # --- drafts --------------------------------------------------------------------------------------------------
 
@@ -133,8 +144,13 @@ class PromptArea(Vertical):
         if self._draft_timer is not None:
             self._draft_timer.cancel()
             self._draft_timer = None
-        draft = self.memory.unsent(self.prompt.message)
-        self.memory.keep_draft("\n".join(filter(None, [*self.unsent(), draft])))
+        shown, unsent, attachments = self.prompt.message, self.unsent(), self.memory.attachments
+        draft = self.memory.unsent(shown)
+        attached = attachments.files if draft == shown else attachments.list_typed()
+        files = [one for _, given in [*unsent, (draft, attached)] for one in given]
+        paths = [*attachments.stored, *(str(one.path) for one in files)]
+        text = "\n".join(filter(None, [*(text for text, _ in unsent), draft]))
+        self.memory.keep_draft(text, paths)
 
     # --- completions ---------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from jaato.cli.arguments.values import strip_message
-from jaato.cli.output.console import printable
+from jaato.cli.output.console import one_line, printable
 from jaato.errors import ConfigError
 from jaato.tui.fields import TextField
 from jaato.tui.prompt import external_editor
@@ -106,6 +106,12 @@ class Prompt(TextField):
         self.load_text(self._fold(text) if is_long(text) else text)
         self.move_cursor(self.document.end)
 
+    def recall(self, text: str) -> None:
+        """Show an earlier message, with what was attached to it if it was put aside."""
+        if names := ", ".join(one.path.name for one in self.memory.attachments.recall(text)):
+            self.notify(f"{one_line(names, 200)} attached again", markup=False)
+        self.put(text)
+
     def clear_message(self) -> None:
         """Empty the prompt."""
         self._pastes.clear()
@@ -196,7 +202,7 @@ class Prompt(TextField):
     def _recall(self, event: events.Key, text: str | None) -> None:
         self.stop_key(event)
         if text is not None:
-            self.put(text)
+            self.recall(text)
 
     def _remove_fold(self) -> bool:
         """Remove the fold before the cursor; whether there is one."""

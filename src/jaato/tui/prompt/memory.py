@@ -14,12 +14,14 @@ from pathlib import Path
 from jaato.cli.output.console import printable
 from jaato.errors import ConfigError
 from jaato.tools.filesystem.atomic import file_lock, read_bounded, write_private
+from jaato.tui.prompt.attachments import Attachments
 
 MAX_ENTRIES = 300
 MAX_DRAFTS = 100
 MAX_ENTRY_CHARS = 5_000
 """Characters of a message that the file of the history keeps; a longer one is left out of it."""
 MAX_DRAFT_CHARS = 2_000_000
+MAX_DRAFT_FILES = 20
 MAX_BYTES = 16 << 20
 
 
@@ -37,8 +39,9 @@ class Memory:
         self._slot: str | None = None
         """The name of this client's draft in the file, while it is open: each client of a session or directory has its own."""
         self._lock: int | None = None
-        self._kept = ""
+        self._kept: tuple[str, list[str]] = "", []
         """The draft that was written last."""
+        self.attachments = Attachments()
 
     def add(self, text: str) -> None:
         """Remember a message that was sent."""
@@ -81,9 +84,9 @@ class Memory:
             written = [slot for slot in reversed(drafts) if has_draft_of(slot, key)]
             numbered = (f"{number} {key}" for number in itertools.count(2))
             self._slot = next(filter(self._lock_slot, itertools.chain(written, [key], numbered)))
-        found = drafts.get(self._slot)
-        self._kept = found if isinstance(found, str) else ""
-        return printable(self._kept)
+        self._kept = text, paths = read_draft(drafts.get(self._slot))
+        self.attachments.stored = list(paths)
+        return printable(text)
 
     def _lock_slot(self, slot: str) -> bool:
         """Lock a draft for this client; whether no other one has it. Raises `OSError`."""
@@ -101,12 +104,13 @@ class Memory:
         digest = hashlib.sha256(slot.encode("utf-8", "surrogateescape")).hexdigest()
         return self._drafts_path.with_name(f".{self._drafts_path.name}.{digest[:16]}.lock")
 
-    def keep_draft(self, text: str) -> None:
-        """Keep the draft that is open; an empty one is removed."""
+    def keep_draft(self, text: str, paths: list[str]) -> None:
+        """Keep the draft that is open, with the paths of what is attached to it; an empty one is removed."""
         slot = self._slot
-        if slot is not None and self._kept != text:
-            self._kept = text
-            change_json(self._drafts_path, lambda known: add_draft(known, slot, text[:MAX_DRAFT_CHARS]))
+        if slot is not None and self._kept != (text, paths):
+            self._kept = text, paths
+            draft = text[:MAX_DRAFT_CHARS], paths[:MAX_DRAFT_FILES]
+            change_json(self._drafts_path, lambda known: add_draft(known, slot, *draft))
 
     def close_draft(self) -> None:
         """Leave the draft to the next client."""
@@ -128,12 +132,19 @@ def append(known: object, text: str) -> list[str]:
     return [*(known if isinstance(known, list) else []), text][-MAX_ENTRIES:]
 
 
-def add_draft(known: object, key: str, text: str) -> dict[str, str]:
+def read_draft(stored: object) -> tuple[str, list[str]]:
+    """The text of a stored draft, which is all of one with nothing attached, and the paths of what is attached."""
+    found = stored if isinstance(stored, dict) else {"text": stored}
+    text, paths = found.get("text"), found.get("files")
+    return text if isinstance(text, str) else "", list(map(str, paths)) if isinstance(paths, list) else []
+
+
+def add_draft(known: object, key: str, text: str, paths: list[str]) -> dict[str, object]:
     """Drafts with this one as the newest."""
     drafts = dict(known) if isinstance(known, dict) else {}
     drafts.pop(key, None)
-    if text.strip():
-        drafts[key] = text
+    if text.strip() or paths:
+        drafts[key] = {"text": text, "files": paths} if paths else text
     return dict(list(drafts.items())[-MAX_DRAFTS:])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from jaato.cli.arguments.values import Attachment
 from jaato.cli.output.answers import other_answer_text
 from jaato.cli.output.console import one_line
 from jaato.cli.output.printer import (
@@ -17,7 +18,6 @@ from jaato.cli.output.printer import (
 )
 from jaato.cli.output.transcript import user_text
 from jaato.cli.repl.session_output import SERVER_NOTICE, interruption_text
-from jaato.protocol.commands import File
 from jaato.protocol.events import (
     AgentCompleted,
     AgentCreated,
@@ -82,7 +82,7 @@ class Conversation:
         """The streamed texts, by agent and kind."""
         self._steering: dict[str, UserBlock] = {}
         """Messages that the agent gets at its next pause, by id."""
-        self.queued: dict[UserBlock, tuple[str, list[File]]] = {}
+        self.queued: dict[UserBlock, tuple[str, list[Attachment]]] = {}
         """Messages that this client sends when the turn has ended, with their files."""
         self.outcome = ""
         """How the turn of the root agent has ended; empty while one runs."""
@@ -400,14 +400,14 @@ class Conversation:
             self._add(agent_id, block, seq)
         return block
 
-    def queue(self, text: str, files: list[File]) -> None:
+    def queue(self, text: str, files: list[Attachment]) -> None:
         """Add a message that is sent when the turn has ended."""
         block = UserBlock(text, QUEUED)
         self.outcome = ""
         self.root.append(block)
         self.queued[block] = text, files
 
-    def take_queued(self, at: int) -> tuple[str, list[File]]:
+    def take_queued(self, at: int) -> tuple[str, list[Attachment]]:
         """Remove a queued message: 0 is the oldest, -1 the newest."""
         block = list(self.queued)[at]
         self.drop_block(block)
