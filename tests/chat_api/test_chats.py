@@ -15,6 +15,7 @@ from tests.chat_api.api import Api, serving
 from jaato.abc.provider import ModelRequest
 from jaato.client.connection import connect
 from jaato.client.state import apply
+from jaato.protocol.commands import SessionDelete
 from jaato.protocol.events import Event, MessageUser, PermissionRequested
 from jaato.protocol.events.state import State
 from jaato.protocol.messages import Text
@@ -100,6 +101,35 @@ def test_edits_and_regeneration_fork(tmp_path: Path) -> None:
                 ["a", "b", "c"],
                 ["a", "b", "c", "d"],
             ]
+
+    anyio.run(main)
+
+
+def test_a_deleted_version_hides_no_other(tmp_path: Path) -> None:
+    """Whichever version of a chat was deleted, the others continue; a repeated request finds its turn in them, too."""
+
+    async def main() -> None:
+        async with serving(tmp_path, [echo] * 20) as api, connect(api.socket) as client:
+            front = Front(api, "chat")
+            versions: list[str] = []
+            for text in "abc":
+                front.messages = []
+                await front.say(text)
+                versions += set(api.sessions()) - set(versions)
+            whole = list(front.messages)
+            await client.ask(SessionDelete(session_id=versions[0]))
+            assert await front.say("d") == "I know c, d."
+            again = front.headers | {"x-stainless-retry-count": "1"}
+            await api.ask(*front.messages[:-1], extra_headers=again)
+            assert [said(api, version) for version in versions[1:]] == [["b"], ["c", "d"]]
+            front.messages = []
+            assert await front.say("e") == "I know e."
+            assert len(api.sessions()) == 3
+            await client.ask(SessionDelete(session_id=versions[2]))
+            front.messages = whole
+            assert await front.say("f") == "I know c, f."
+            front.messages = [("user", "b"), ("assistant", "I know b.")]
+            assert await front.say("g") == "I know b, g."
 
     anyio.run(main)
 

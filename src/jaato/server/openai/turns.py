@@ -38,6 +38,7 @@ from jaato.server.openai.repeats import Attempt, Repeated, find_repeated, find_s
 from jaato.server.openai.requests import ChatRequest, history_of, read_images
 from jaato.server.openai.wire import Outcome
 from jaato.server.sessions.hub import Hub
+from jaato.server.sessions.listing import is_stored
 
 QUESTION_S = 300.0
 """How long a question waits for another client of its session."""
@@ -111,7 +112,7 @@ class TurnAnswer:
         if not self._attempt.key:
             return await self._create(client, "", new=True)
         word = self._key_word()
-        return await self._create(client, word, new=not await is_stored(client, id_of("s", word)))
+        return await self._create(client, word, new=not await is_visible(client, id_of("s", word)))
 
     async def _find_repeated(self, client: Client) -> Repeated | None:
         """The turn that this request has begun before, if its answer can still be given; its session is attached."""
@@ -119,7 +120,7 @@ class TurnAnswer:
             try:
                 session = await client.attach(name)
             except SessionNotFound:
-                return None
+                continue
             found = await find_repeated(session, self._attempt)
             if found is not None and found.failed is None:
                 return found
@@ -134,7 +135,7 @@ class TurnAnswer:
         if self._chat.session:
             return [self._chat.session]
         if self._chat.chat_id:
-            return [id_of("s", word) for word in self._branch_words()]
+            return [session_id for _, session_id, is_there in self._branches() if is_there]
         if self._attempt.key:
             return [id_of("s", self._key_word())]
         found = await find_session(self._hub.store, self._attempt.once)
@@ -143,12 +144,13 @@ class TurnAnswer:
     def _key_word(self) -> str:
         return word_of("request", self._attempt.digest)
 
-    def _branch_words(self) -> Sequence[str]:
-        """The idempotency keys of the sessions of a chat: of its versions, in the order of their making."""
-        return [
-            word_of("chat", self._chat.chat_id, self._request.model, str(number))
-            for number in range(MAX_BRANCHES)
-        ]
+    def _branches(self) -> Sequence[tuple[str, str, bool]]:
+        """The sessions that a chat may have, one for each of its versions: the idempotency key, the id, and whether it is stored.
+        Any of them may have been deleted."""
+        about = "chat", self._chat.chat_id, self._request.model
+        words = [word_of(*about, str(number)) for number in range(MAX_BRANCHES)]
+        ids = [(word, id_of("s", word)) for word in words]
+        return [(word, session_id, is_stored(self._hub.store, session_id)) for word, session_id in ids]
 
     async def _open_named(self, client: Client, name: str) -> RemoteSession:
         """The session with this id or name, else a new one of the name; its history is not compared."""
@@ -161,7 +163,7 @@ class TurnAnswer:
             if is_id(name, "s"):
                 raise
         word = word_of("session", name)
-        return await self._create(client, word, new=not await is_stored(client, id_of("s", word)), name=name)
+        return await self._create(client, word, new=not await is_visible(client, id_of("s", word)), name=name)
 
     async def _open_branch(self, client: Client) -> RemoteSession:
         """The branch of the chat whose history is that of the request; where there is none, a new one: a fork before an edited
@@ -169,13 +171,14 @@ class TurnAnswer:
         sent = sent_exchanges(self._request.dialogue)
         forks: list[tuple[int, int, str]] = []
         free = ""
-        for word in self._branch_words():
-            session_id = id_of("s", word)
+        for word, session_id, is_there in self._branches():
+            if not is_there:
+                free = free or word
+                continue
             try:
                 session = await client.attach(session_id)
             except SessionNotFound:
-                free = word
-                break
+                continue  # it was deleted meanwhile
             place = find_place(session.state, sent)
             if place is not None and place.is_end:
                 return await self._create(client, word, new=False)
@@ -334,8 +337,8 @@ class TurnAnswer:
             return  # the server is going down, and has stopped everything
 
 
-async def is_stored(client: Client, session_id: str) -> bool:
-    """Whether there is a session of this id."""
+async def is_visible(client: Client, session_id: str) -> bool:
+    """Whether there is a session of this id that the client may see."""
     try:
         await (await client.attach(session_id)).leave()
     except SessionNotFound:

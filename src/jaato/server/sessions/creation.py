@@ -151,6 +151,8 @@ async def create_or_resume(
     """As `create`; `named` is the id for a new session whose command may be repeated, also after a crash."""
     key = ("create", command.once)
     made = hub.once.get(key) if command.once else None
+    if made is not None and not is_stored(hub.store, made):
+        made = None  # it was deleted
     if made is None and named is not None and not command.session_id and not command.resume:
         made = named if is_stored(hub.store, named) else None
     live = hub.pool.loaded.get(made or "")
