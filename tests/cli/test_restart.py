@@ -174,6 +174,37 @@ def test_the_rules_of_a_chat_outlive_the_server(served: CliEnvironment) -> None:
     assert not (served.work / "made").exists()
 
 
+def test_a_mode_that_was_switched_outlives_the_server(served: CliEnvironment) -> None:
+    """A chat and a run that began with `--mode auto`, in which the user switched to `read-only`: both come back to a restarted
+    server in that mode, and what writes is denied."""
+    written = call("run", command="touch made", need=["write"])
+    script = served.script(say("Hello."), written, say("I see."))
+    with talking(served, *script, "--mode", "auto", "hello") as child:
+        child.expect("> $")
+        child.sendline("/mode read-only")
+        child.expect("The mode is read-only")
+        served.kill_server()
+        child.expect("reconnecting")
+        served.start_server()
+        child.expect("Reconnected")
+        child.sendline("write")
+        child.expect("I see.")
+        assert "denied" in child.before
+        assert leave(child) == 0
+    script = served.script(call("run", command=BEGIN), written, say("I see."))
+    running = served.start("run", *script, "--mode", "auto", "--name", "k", "work")
+    served.wait_for("begun")
+    with talking(served, "k", command="attach") as child:
+        child.sendline("/mode read-only")
+        child.expect("The mode is read-only")
+        served.kill_server()
+    served.start_server()
+    code, out, err = ended(running)
+    assert (code, out) == (4, "I see.\n"), err
+    assert "denied: run may do more than read" in err
+    assert not (served.work / "made").exists()
+
+
 def sleep_through_turn(served: CliEnvironment, running: Popen[bytes]) -> None:
     """Stop a process from the beginning of its turn's call until the server has ended the turn."""
     served.wait_for("begun")

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 from acp.exceptions import RequestError
 from acp.helpers import update_agent_message_text, update_agent_thought_text
 from msgspec import Struct
-from msgspec.structs import replace
 
 from acp import schema
 from jaato.acp.errors import request_error
@@ -34,6 +33,7 @@ from jaato.protocol.commands import (
     SessionCreate,
     SessionDetach,
     TurnContinue,
+    resume_command,
 )
 from jaato.protocol.events import (
     AgentOutput,
@@ -434,7 +434,8 @@ class EditorSession:
 
     async def _reopen(self) -> Opened | None:
         """Open the session with the options of this editor; None where it is at work for another client."""
-        again = replace(self._creation, session_id=self.session.id, resume=False, name=None)
+        switched = self.session.is_mode_switched
+        again = resume_command(self._creation, self.session.id, is_mode_switched=switched)
         try:
             opened = await self.client.ask(again)
         except SessionBusy:

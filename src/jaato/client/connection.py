@@ -133,7 +133,7 @@ class Client:
         opened = await self.ask(SessionAttach(session_id=session, serves_files=serves_files))
         assert isinstance(opened, Opened)
         watched = self._session(opened.session_id)
-        watched.serves_files = serves_files
+        watched.serves_files, watched.is_mode_switched = serves_files, False
         return await self._wait_for_state(opened.session_id)
 
     async def list(self, workspace: str | None = None, limit: int = 50) -> Sessions:
@@ -330,6 +330,7 @@ class Client:
                 self.on_progress(event)
             return  # of a session that is not watched
         if isinstance(event, SessionInfo) and event.state is not None:
+            session.is_mode_switched |= session.info is not None and event.state.mode != session.state.mode
             session.state = event.state
         else:
             if event.durable and event.seq <= session.state.seq:

@@ -5,6 +5,7 @@
 from typing import Any, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from jaato.protocol.messages import Media, Message
 from jaato.protocol.specs import Mode
@@ -289,3 +290,10 @@ Command = (
     | PairingCreate
     | FilesFind
 )
+
+
+def resume_command(creation: SessionCreate, session_id: str, *, is_mode_switched: bool) -> SessionCreate:
+    """The command that resumes a session after a reconnect, with the options of the one that has opened it. The mode is that of
+    the log where it was switched since."""
+    again = replace(creation, session_id=session_id, resume=False, name=None)
+    return replace(again, mode=None, read_only=False) if is_mode_switched else again

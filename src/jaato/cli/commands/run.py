@@ -48,8 +48,9 @@ from jaato.protocol.commands import (
     SessionStop,
     SessionUpdate,
     TurnContinue,
+    resume_command,
 )
-from jaato.protocol.events import AgentStatusChanged, Event, SessionInfo
+from jaato.protocol.events import AgentStatusChanged, Event, SessionInfo, SessionUpdated
 from jaato.protocol.frames import Done, Opened, Result
 from jaato.protocol.ids import session_name
 from jaato.settings import environment
@@ -92,6 +93,7 @@ class Run:
         self._client: Client
         self._config: ClientConfig
         self._creation: SessionCreate
+        self._is_mode_switched = False
         self._signals: SignalPipe
         self._seq = 0
         """The last durable event that was handled."""
@@ -258,7 +260,7 @@ class Run:
         client.ask(self._config)
         if not session_id:
             return
-        again = msgspec.structs.replace(self._creation, session_id=session_id, resume=False, name=None)
+        again = resume_command(self._creation, session_id, is_mode_switched=self._is_mode_switched)
         try:
             opened = client.ask(again)
             assert isinstance(opened, Opened)
@@ -310,6 +312,8 @@ class Run:
                 event.agent_id == self.result.agent_id
             ):
                 raise JaatoError(reason)  # the turn failed without an end
+            case SessionUpdated(switched=True):
+                self._is_mode_switched = True
         self.result(event)
         try:
             if self.args.output == "events" and not self._output_closed:

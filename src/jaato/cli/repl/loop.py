@@ -10,8 +10,6 @@ from collections.abc import Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
-import msgspec
-
 from jaato.abc.asker import Answer
 from jaato.cli.arguments.values import Attachment, clean_text, is_command
 from jaato.cli.exit_codes import INTERRUPTED, OK
@@ -27,7 +25,14 @@ from jaato.cli.signals import flush_streams, get_handled_signals
 from jaato.client.connection import Client
 from jaato.client.session import RemoteSession
 from jaato.errors import JaatoError, ServerGone, SessionBusy
-from jaato.protocol.commands import ClientConfig, File, MessageSend, SessionCreate, SessionDetach
+from jaato.protocol.commands import (
+    ClientConfig,
+    File,
+    MessageSend,
+    SessionCreate,
+    SessionDetach,
+    resume_command,
+)
 from jaato.protocol.events import InitProgress
 from jaato.protocol.frames import Opened, Settled, Taken
 
@@ -406,9 +411,8 @@ class Repl:
     async def _resume(self) -> None:
         """Resume the session with the options of this client, and configure it, once it is connected again."""
         if self.creation is not None:
-            again = msgspec.structs.replace(
-                self.creation, session_id=self.session.id, resume=False, name=None
-            )
+            switched = self.session.is_mode_switched
+            again = resume_command(self.creation, self.session.id, is_mode_switched=switched)
             with suppress(SessionBusy):  # another client has resumed it
                 await self.client.ask(again)
         await self._configure()
