@@ -19,7 +19,7 @@ async def main() -> None:
                 case AgentOutput(source="model"):
                     print(event.text, end="", flush=True)
                 case TurnCompleted():
-                    print(f"\n{event.reason}: {event.model_calls} replies, {event.tool_calls} calls")
+                    print(f"\n{event.reason}; replies: {event.model_calls}, calls: {event.tool_calls}")
 
 
 if __name__ == "__main__":

@@ -172,7 +172,7 @@ def test_the_end_of_a_long_command_is_shown(desk: CliEnvironment) -> None:
     commands = [f"echo a{rows}touch middle{rows}touch evil", f"echo {long}; touch middle; {long}; touch evil"]
     steps = [call("run", command=command, need=["write"]) for command in commands]
     with talking(desk, *desk.script(*steps, say("Over.")), "go", command="run") as child:
-        for left in ("171 more lines", "3013 more characters"):
+        for left in ("171 more lines", "3,013 more characters"):
             child.expect_exact(left)
             child.expect("touch evil\r\n  need")
             assert "middle" not in child.before

@@ -25,7 +25,7 @@ WEBSOCKET = {
 PRINTED = {
     "ten_lines": "Tea and cake cost 7.70 euros together.\n",
     "own_tool": "denied: writeNewFile\nGreen tea (3) and honey (1) are short. I was not allowed to note it.\n",
-    "stream": "-> readFile {'path': 'todo.txt'}\n<- ok\nRepair the bell at the door.\nstop: 2 replies, 1 calls\n",
+    "stream": "-> readFile {'path': 'todo.txt'}\n<- ok\nRepair the bell at the door.\nstop; replies: 2, calls: 1\n",
     "structured": "normal  call the tea supplier\nurgent  repair the bell\n",
     "plugin_notes": "I noted it.\n- the tea supplier closes at noon on Fridays\n",
 }

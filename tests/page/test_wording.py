@@ -111,9 +111,11 @@ def test_what_turns_have_used() -> None:
         (turn("stop", cost_usd=None, tool_calls=0), []),
         (turn("stop", cost_usd=1_234.5), [turn("stop", cost_usd=0.0, tool_calls=3)]),
         (turn("stop", usage=Usage(), cost_usd=0.0), [turn("stop", cost_usd=None)]),
+        (turn("stop", usage=Usage(input_tokens=1, output_tokens=1), cost_usd=0.0, tool_calls=1), []),
     ]
     here = [summary_line([one], "", inner).removesuffix(", session ") for one, inner in cases]
     assert ask_page(*(("turnSummary", one, inner) for one, inner in cases)) == here
+    assert here[-1] == "1 token in, 1 out, $0, 8.3 s, 1 call"
     assert ask_page(("usageText", cases[0][0].usage)) == [usage_text(cases[0][0].usage)]
 
 
@@ -136,6 +138,7 @@ def test_what_happens_beside_the_conversation() -> None:
     compactions = [
         GcCompleted(strategy="summary", reason="window", tokens_before=12_000, tokens_after=900, **HEAD),
         GcCompleted(strategy="clear", reason="window", tokens_before=9, tokens_after=8, cleared=3, **HEAD),
+        GcCompleted(strategy="clear", reason="window", tokens_before=9, tokens_after=1, cleared=1, **HEAD),
         GcCompleted(
             strategy="clear", reason="asked", tokens_before=9, tokens_after=9, problem="No\nroom.", **HEAD
         ),
@@ -143,8 +146,12 @@ def test_what_happens_beside_the_conversation() -> None:
     assert ask_page(*(("compactionText", one) for one in compactions)) == list(
         map(compaction_text, compactions)
     )
+    assert compaction_text(compactions[2]).startswith(
+        "context compacted, 9 to about 1 token, 1 tool result cleared ("
+    )
     units: list[tuple[Any, float]] = [
         ("tokens", 50_000),
+        ("tokens", 1),
         ("usd", 2),
         ("usd", 0.5),
         ("s", 5_400),

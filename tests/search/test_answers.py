@@ -15,7 +15,7 @@ def test_nothing_found_says_what_was_not_searched(tmp_path: Path) -> None:
         {"a.py": "x\n", ".gitignore": "out/\n", "out/b.py": "needle\n", "app/[id]/page.ts": "needle\n"},
     )
     text = call_tool(tmp_path, "grep_content", pattern="needle", glob="*.py").text
-    assert "No line matches in 1 files." in text
+    assert "No line matches in 1 file." in text
     assert "What git ignores was left out; include_ignored" in text
     assert "in 0 files" in call_tool(tmp_path, "grep_content", pattern="needle", glob="*.rs").text
     for said in (

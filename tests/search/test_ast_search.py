@@ -47,7 +47,7 @@ def test_structure_is_found_whatever_its_form(tmp_path: Path) -> None:
     assert data["matches"][0]["variables"] == {"ALL": "x, 1"}
     assert (data["total"], data["files"], data["searched"], data["truncated"]) == (2, 1, 1, False)
     assert output.text.startswith("a.py\n2: print(x, 1)\n    ALL = x, 1\n3: print(\n")
-    assert output.text.endswith("[2 matches in 1 of 1 files.]")
+    assert output.text.endswith("[2 matches in 1 of 1 file.]")
 
 
 @C1

@@ -84,7 +84,7 @@ def test_results_are_bounded_and_counted(tmp_path: Path) -> None:
     assert output.structured["files"] == 450
     assert len(output.structured["matches"]) == 30
     assert output.structured["matches"][20]["path"] == "f001.txt"
-    assert "9000 matching lines in 450 files; the first 30 are shown. Narrow with path" in output.text
+    assert "9,000 matching lines in 450 files; the first 30 are shown. Narrow with path" in output.text
 
 
 def test_long_lines_are_cut_around_the_match(tree: Path) -> None:

@@ -20,6 +20,7 @@ from jaato.cli.output.console import printable, visible
 from jaato.cli.output.printer import call_text, sandbox_text
 from jaato.protocol.events import ToolCallEnd
 from jaato.protocol.messages import Text, ToolResult
+from jaato.settings.budgets import format_count
 
 MAX_TITLE_CHARS = 300
 MAX_CONTENT_CHARS = 32_000
@@ -102,7 +103,7 @@ def output_content(text: str, *, fenced: bool = True) -> list[Content]:
     if not shown:
         return []
     if len(text) > MAX_CONTENT_CHARS:
-        shown = f"… {len(text) - MAX_CONTENT_CHARS:,} characters before …\n{shown}"
+        shown = f"… {format_count(len(text) - MAX_CONTENT_CHARS, 'character')} before …\n{shown}"
     if fenced:
         longest = max((len(run) for run in re.findall("`+", shown)), default=0)
         fence = "`" * max(3, longest + 1)
@@ -146,7 +147,7 @@ def raw_value(value: Any, depth: int = 0) -> Any:
         case str():
             text = visible(value[:MAX_RAW_CHARS])
             more = len(value) - MAX_RAW_CHARS
-            return f"{text}… ({more:,} more characters)" if more > 0 else text
+            return f"{text}… ({format_count(more, 'more character')})" if more > 0 else text
         case dict() if depth < MAX_DEPTH:
             return {visible(str(key)): raw_value(item, depth + 1) for key, item in value.items()}
         case list() | tuple() if depth < MAX_DEPTH:

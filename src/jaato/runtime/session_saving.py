@@ -38,6 +38,7 @@ from jaato.protocol.ids import is_id
 from jaato.protocol.messages import Problem
 from jaato.runtime.plugins.discovery import NONE, Loader, NamedPlugins
 from jaato.runtime.plugins.isolation import BROKEN, run_bounded, short_message
+from jaato.settings.budgets import format_count
 from jaato.tools.call import problem_of, replace_surrogates
 from jaato.tools.redaction.redactor import Redactor
 
@@ -434,4 +435,4 @@ def line_of(one: SavedSession) -> str:
     """A saved session in a line."""
     when = one.updated_at[:16].replace("T", " ")
     what = " ".join(replace_surrogates(one.name or one.description or "").split())
-    return f"{one.session_id}  {when}  {one.turns} turns  {one.model}  {what}".rstrip()
+    return f"{one.session_id}  {when}  {format_count(one.turns, 'turn')}  {one.model}  {what}".rstrip()

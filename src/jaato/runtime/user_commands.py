@@ -23,6 +23,7 @@ from jaato.runtime.plugins.isolation import BROKEN
 from jaato.runtime.plugins.lazy import LazyPlugin
 from jaato.runtime.plugins.lifecycle import PluginHost
 from jaato.runtime.plugins.registry import PluginRegistry
+from jaato.settings.budgets import format_count
 from jaato.tools.call import CURRENT, Call, replace_surrogates, to_json_data
 from jaato.tools.invisible_text import one_line
 from jaato.tools.markdown import slash_name
@@ -265,9 +266,10 @@ async def compact_command(session: Session, rest: str) -> str:
     if not freed or done is None:
         problem = done.problem if done is not None and done.problem else "the compaction was stopped"
         return f"The context stays as it is: {problem}."
-    lines = [f"The context was compacted, from {done.tokens_before:,} to about {done.tokens_after:,} tokens."]
+    after = format_count(done.tokens_after, "token")
+    lines = [f"The context was compacted, from {done.tokens_before:,} to about {after}."]
     if done.cleared:
-        lines.append(f"{done.cleared} tool results were cleared; their handles stay readable.")
+        lines.append(f"Cleared: {format_count(done.cleared, 'tool result')}, readable by handle.")
     return "\n".join([*lines, *([done.notification] if done.notification else [])])
 
 

@@ -110,13 +110,18 @@ def format_amount(unit: Unit, value: float) -> str:
     """An amount for people, which `parse_amount` reads."""
     match unit:
         case "tokens":
-            return f"{round(value):,} tokens"
+            return format_count(round(value), "token")
         case "usd":
             return f"${value:,.2f}" if value >= 1 or not value else f"${value:.4f}"
     hours, rest = divmod(value, 3_600)
     minutes, seconds = divmod(rest, 60)
     parts = [f"{hours:.0f}h" if hours else "", f"{minutes:.0f}m" if minutes else ""]
     return "".join(parts) + (f"{seconds:.3g}s" if seconds or not (hours or minutes) else "")
+
+
+def format_count(number: int, noun: str) -> str:
+    """A number with its noun, in the plural unless it is one."""
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def price_text(cost_usd: float | None, *, is_partial: bool = False) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from jaato.settings.budgets import format_count
+
 Grade = Literal["error", "advice"]
 
 
@@ -69,6 +71,5 @@ class Report:
     def __str__(self) -> str:
         lines = [str(finding) for finding in sorted(self.findings, key=lambda one: one.grade != "error")]
         verdict = "passes" if self.ok else f"fails: {len(self.errors)} to correct"
-        return "\n".join(
-            [*lines, f"{self.name}: {len(self.tools)} tools, {len(self.called)} called; {verdict}"]
-        )
+        tools = format_count(len(self.tools), "tool")
+        return "\n".join([*lines, f"{self.name}: {tools}, {len(self.called)} called; {verdict}"])

@@ -3,7 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 
 import { LongText } from "./code.tsx";
-import { visible } from "./text.ts";
+import { counted, visible } from "./text.ts";
 import { changedWords, type Piece } from "./words.ts";
 
 interface Line {
@@ -28,10 +28,10 @@ export function Diff({ text }: { text: string }) {
   const added = lines.filter((line) => line.kind === "added").length;
   const removed = lines.filter((line) => line.kind === "removed").length;
   return (
-    <div class="diff" role="region" aria-label={`Changes: ${added} lines added, ${removed} removed`} tabIndex={0}>
+    <div class="diff" role="region" aria-label={`Changes: ${counted(added, "line")} added, ${removed} removed`} tabIndex={0}>
       <div class="unified"><table><colgroup><col class="number" /><col class="number" /><col class="sign" /><col /></colgroup><tbody>{lines.map((line, index) => <UnifiedRow key={index} line={line} marks={marks} />)}</tbody></table></div>
       <table class="split" aria-hidden="true"><colgroup><col class="number" /><col /><col class="number" /><col /></colgroup><tbody>{rows.map(([left, right], index) => <SplitRow key={index} left={left} right={right} marks={marks} />)}</tbody></table>
-      {count > most ? <button type="button" class="more" onClick={() => setMost(Infinity)}>{(count - most).toLocaleString("en")} more lines are not shown. Show all</button> : null}
+      {count > most ? <button type="button" class="more" onClick={() => setMost(Infinity)}>{counted(count - most, "more line")} not shown. Show all</button> : null}
     </div>
   );
 }

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 
 import { isOwner, type View } from "./store.ts";
-import { oneLine } from "./text.ts";
+import { counted, oneLine } from "./text.ts";
 import { tokens } from "./wording.ts";
 
 interface Tool {
@@ -32,9 +32,9 @@ export function Tools({ view }: { view: View }) {
   const plugins = [...new Set(found.map((tool) => tool.plugin))].sort();
   return (
     <>
-      <input type="search" class="field" placeholder={`Search ${tools.length} tools`} aria-label="Search tools" value={query} onInput={(event) => setQuery(event.currentTarget.value)} />
+      <input type="search" class="field" placeholder={`Search ${counted(tools.length, "tool")}`} aria-label="Search tools" value={query} onInput={(event) => setQuery(event.currentTarget.value)} />
       <p role="alert" class="error-text">{error}</p>
-      <p class="muted small">{declared.length} are declared to the model, with {tokens(declared.reduce((sum, tool) => sum + tool.tokens, 0))} tokens; it finds the others when it needs them.</p>
+      <p class="muted small">Declared to the model: {counted(declared.length, "tool")}, with {tokens(declared.reduce((sum, tool) => sum + tool.tokens, 0))} tokens; it finds the others when it needs them.</p>
       {plugins.map((plugin) => (
         <section key={plugin}>
           <h4>{oneLine(plugin, 40)}</h4>
@@ -43,7 +43,7 @@ export function Tools({ view }: { view: View }) {
               <li key={tool.name}>
                 <label class="tool">
                   <input type="checkbox" checked={tool.enabled} disabled={!owner} onChange={() => toggle(tool)} />
-                  <span><code class={tool.declared ? "strong" : ""}>{oneLine(tool.name, 60)}</code><small class="muted"> {tool.tokens ? `${tool.tokens} tokens` : ""}{tool.declared ? ", declared" : ""}</small><small class="muted about">{oneLine(tool.description, 160)}</small></span>
+                  <span><code class={tool.declared ? "strong" : ""}>{oneLine(tool.name, 60)}</code><small class="muted"> {tool.tokens ? counted(tool.tokens, "token") : ""}{tool.declared ? ", declared" : ""}</small><small class="muted about">{oneLine(tool.description, 160)}</small></span>
                 </label>
               </li>
             ))}

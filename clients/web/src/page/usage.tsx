@@ -15,9 +15,9 @@ export function Usage({ view, agentId }: { view: View; agentId: string }) {
   const input = usage.input_tokens ?? 0;
   const cached = usage.cached_input_tokens ?? 0;
   const facts: [string, string][] = [
-    ["Input", `${input.toLocaleString("en")} tokens`],
+    ["Input", counted(input, "token")],
     ["of it cached", input ? `${cached.toLocaleString("en")} (${Math.round((cached / input) * 100)} %)` : "0"],
-    ["Output", `${(usage.output_tokens ?? 0).toLocaleString("en")} tokens`],
+    ["Output", counted(usage.output_tokens ?? 0, "token")],
     ["Price", price(state.unpriced ? null : state.cost_usd)],
     ["Turns", String(state.turns)],
   ];

@@ -1,7 +1,7 @@
 // The words that the page has in common with terminals and editors: those of `jaato.cli.output`, to the letter.
 
 import type { BudgetUpdated, ClarificationResolved, GcCompleted, PermissionResolved, Retry, TurnCompleted, Usage } from "../client/index.ts";
-import { oneLine } from "./text.ts";
+import { counted, oneLine } from "./text.ts";
 
 /** Characters of an argument in the line of a call. */
 const VALUE_CHARS = 60;
@@ -41,7 +41,7 @@ export function argumentsText(given: Readonly<Record<string, unknown>>): string 
 function argumentText(value: unknown): string {
   if (typeof value !== "string") return cut(JSON.stringify(value));
   const short = cut(value.split("\n", 1)[0]!);
-  const more = value.length > short.length ? ` (+${value.length - short.length} characters)` : "";
+  const more = value.length > short.length ? ` (+${counted(value.length - short.length, "character")})` : "";
   return `${!short || short.includes(" ") ? JSON.stringify(short) : short}${more}`;
 }
 
@@ -81,7 +81,7 @@ type Counted = "input_tokens" | "cached_input_tokens" | "output_tokens";
 
 export function usageText(usage: Usage): string {
   const cached = usage.cached_input_tokens ? ` (${count(usage.cached_input_tokens)} cached)` : "";
-  return `${count(usage.input_tokens ?? 0)} tokens in${cached}, ${count(usage.output_tokens ?? 0)} out`;
+  return `${counted(usage.input_tokens ?? 0, "token")} in${cached}, ${count(usage.output_tokens ?? 0)} out`;
 }
 
 function count(number: number): string {
@@ -115,8 +115,8 @@ export function retryText(event: Retry): string {
 /** The outcome of a compaction. */
 export function compactionText(event: GcCompleted): string {
   if (event.problem) return oneLine(`the context was not compacted: ${event.problem}`, LINE_CHARS);
-  const cleared = event.cleared ? `, ${event.cleared} tool results cleared` : "";
-  return oneLine(`context compacted, ${count(event.tokens_before)} to about ${count(event.tokens_after)} tokens${cleared} (${event.strategy}: ${event.reason})`, LINE_CHARS);
+  const cleared = event.cleared ? `, ${counted(event.cleared, "tool result")} cleared` : "";
+  return oneLine(`context compacted, ${count(event.tokens_before)} to about ${counted(event.tokens_after, "token")}${cleared} (${event.strategy}: ${event.reason})`, LINE_CHARS);
 }
 
 /** A budget for which the user has allowed more. */
@@ -125,7 +125,7 @@ export function budgetText(event: BudgetUpdated): string {
 }
 
 function amount(unit: BudgetUpdated["unit"], value: number): string {
-  if (unit === "tokens") return `${count(Math.round(value))} tokens`;
+  if (unit === "tokens") return counted(Math.round(value), "token");
   if (unit === "usd") return value ? price(value) : "$0.00";
   const hours = Math.floor(value / 3_600);
   const minutes = Math.floor((value % 3_600) / 60);

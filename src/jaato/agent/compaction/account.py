@@ -13,6 +13,7 @@ from jaato.agent.compaction.window import ContextUsage, usage_fields
 from jaato.agent.state import State
 from jaato.protocol.messages import Message, Text, ToolCall, ToolResult
 from jaato.protocol.specs import ContextBlock, ToolSpec
+from jaato.settings.budgets import format_count
 
 CONVERSATION = ("user", "enrichment", "assistant", "thinking", "calls", "results", "notes")
 """The kinds of content that messages bring, as `ContextChars` counts them."""
@@ -125,7 +126,7 @@ def account_lines(fields: dict[str, Any]) -> list[str]:
     total, limit, threshold = fields["total_tokens"], fields["context_limit"], fields["threshold_percent"]
     lines = [
         f"{total:,} of {limit:,} tokens ({fields['percent_used']:.1f} %)",
-        f"limit: {SOURCES[fields['context_limit_source']]}; free: {fields['tokens_remaining']:,} tokens",
+        f"limit: {SOURCES[fields['context_limit_source']]}; free: {format_count(fields['tokens_remaining'], 'token')}",
         f"model: {fields['model']}"[:WIDTH],
         f"[{gauge(total, limit, threshold, WIDTH - 2)}]",
     ]
@@ -133,7 +134,7 @@ def account_lines(fields: dict[str, Any]) -> list[str]:
         lines.append("compaction is off; the setting gc turns it on")
     else:
         left = max(0, int(limit * threshold / 100) - total)
-        lines.append(f"compacted at {threshold:g} % (|), in {left:,} tokens")
+        lines.append(f"compacted at {threshold:g} % (|), in {format_count(left, 'token')}")
     lines += [
         bar_line(block.get("name") or block["kind"], block["tokens"], total) for block in fields["blocks"]
     ]

@@ -23,6 +23,7 @@ from jaato.runtime.policy_setup import POLICY_FILE, policy_for
 from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.runtime.session_store import open_store
 from jaato.settings import Settings, environment
+from jaato.settings.budgets import format_count
 
 COLOURS: dict[str, Look] = {"ok": "green", "warn": "yellow", "fail": "red"}
 MIN_FREE_BYTES = 100_000_000
@@ -154,7 +155,8 @@ def check_plugins(settings: Settings, workspace: Path) -> Check:
         if registry.problems:
             text = "; ".join(f"{name} {problem}" for name, problem in registry.problems.items())
             return Check("warn", text, "Fix or remove them; the others are loaded.")
-        return Check("ok", f"{len(registry.list_exposed())} plugins, {len(registry.catalog)} tools")
+        plugins = format_count(len(registry.list_exposed()), "plugin")
+        return Check("ok", f"{plugins}, {format_count(len(registry.catalog), 'tool')}")
     finally:
         registry.shutdown()
 

@@ -13,7 +13,7 @@ import msgspec
 
 from jaato.cli.arguments.values import clean_list, clean_text, join_input, workspace_of
 from jaato.cli.exit_codes import ERROR, INTERRUPTED, OK, print_message
-from jaato.cli.output.console import Console, format_count, one_line, print_json, print_line
+from jaato.cli.output.console import Console, one_line, print_json, print_line
 from jaato.cli.output.printer import MAX_LINE_CHARS, call_text, retry_text
 from jaato.errors import CancelledException, ConfigError, JaatoError
 from jaato.protocol.events import Event, Retry
@@ -31,7 +31,7 @@ from jaato.runtime.flow.trace import (
     read_trace,
 )
 from jaato.settings import environment
-from jaato.settings.budgets import price_text
+from jaato.settings.budgets import format_count, price_text
 
 if TYPE_CHECKING:
     from jaato.agent.session import Session

@@ -9,7 +9,6 @@ from typing import Any
 
 from jaato.cli.arguments.values import clean_text, workspace_of
 from jaato.cli.output.console import (
-    format_count,
     print_json,
     print_line,
     print_records,
@@ -21,6 +20,7 @@ from jaato.errors import ConfigError
 from jaato.runtime.plugins.workspace import WorkspacePlugin, find_workspace_plugins
 from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.settings import Settings
+from jaato.settings.budgets import format_count
 from jaato.tools.permissions.trust import Trust
 
 SHOWN_FILES = 40

@@ -16,12 +16,13 @@ import msgspec
 
 from jaato.cli.arguments.values import clean_text, session_options, split_list, workspace_of
 from jaato.cli.exit_codes import print_message
-from jaato.cli.output.console import format_count, format_date, print_line, print_records, print_rows
+from jaato.cli.output.console import format_date, print_line, print_records, print_rows
 from jaato.cli.signals import cancel_on_signal
 from jaato.errors import ConfigError
 from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.server.registry.limits import UNITS_S
 from jaato.settings import Settings, load
+from jaato.settings.budgets import format_count
 
 if TYPE_CHECKING:
     from jaato.server.auth.gate import AllowedHosts

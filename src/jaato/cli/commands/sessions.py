@@ -19,7 +19,6 @@ from jaato.cli.arguments.values import clean_text, workspace_of
 from jaato.cli.connect import connect_to, same_state_dir
 from jaato.cli.exit_codes import print_message
 from jaato.cli.output.console import (
-    format_count,
     print_json,
     print_line,
     print_records,
@@ -44,6 +43,7 @@ from jaato.runtime.session_store import (
     read_first_message,
 )
 from jaato.settings import Settings, environment
+from jaato.settings.budgets import format_count
 from jaato.tools.redaction.redactor import Redactor
 
 MAX_SESSIONS = 500
@@ -101,7 +101,7 @@ def list_sessions(store: Store, args: Namespace, workspace: Path | None, secrets
         return [
             row["id"],
             time_text(row["updated_at"]),
-            f"{row['last_seq']} events",
+            format_count(row["last_seq"], "event"),
             row["model"],
             *place,
             what,
@@ -249,10 +249,12 @@ def export_bundle(store: Store, args: Namespace, session_id: str, secrets: Redac
         lambda path: redact_file(path, secrets),
         Path(args.to),
     )
-    lost = f", {len(manifest.missing)} large results are missing" if manifest.missing else ""
-    print_message(
-        f"wrote {manifest.events} events and {len(manifest.blobs)} large results to {args.to}{lost}"
+    events, results = (
+        format_count(manifest.events, "event"),
+        format_count(len(manifest.blobs), "large result"),
     )
+    missing = f"; missing: {format_count(len(manifest.missing), 'large result')}" if manifest.missing else ""
+    print_message(f"wrote {events} and {results} to {args.to}{missing}")
 
 
 def vacuum(store: Store, args: Namespace, settings: Settings) -> None:

@@ -16,6 +16,7 @@ from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.plugins.setup import create_registry
 from jaato.runtime.policy_setup import policy_for
 from jaato.runtime.session_options import SessionOptions, settings_for
+from jaato.settings.budgets import format_count
 from jaato.tools.call import Call
 from jaato.tools.permissions.gate import Gate
 from jaato.tools.permissions.policy import Policy
@@ -146,8 +147,8 @@ def tokens(registry: PluginRegistry, args: Namespace) -> None:
     print_rows((str(row["tokens"]), row["discoverability"], row["name"], row["plugin"]) for row in tools)
     more = sum(row["tokens"] for row in tools) - core
     print_line(f"""
-declared in the first request: {core} tokens in {len(registry.catalog.core)} tools
-system prompt: {prompt} tokens; first request: about {core + prompt} tokens plus your message
+declared in the first request: {format_count(core, "token")} in {format_count(len(registry.catalog.core), "tool")}
+system prompt: {format_count(prompt, "token")}; first request: about {format_count(core + prompt, "token")} plus your message
 on demand: {more} more (estimate: 4 bytes per token)""")
 
 

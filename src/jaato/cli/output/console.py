@@ -281,11 +281,6 @@ def time_text(timestamp: str) -> str:
     return timestamp[:16].replace("T", " ")
 
 
-def format_count(number: int, noun: str) -> str:
-    """A number with its noun, in the plural unless it is one."""
-    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def format_date(at: float | None) -> str:
     """A time as its UTC date; None is the end of a token that never expires."""
     import time

@@ -32,7 +32,7 @@ from jaato.protocol.events import (
 from jaato.protocol.events.state import AgentView
 from jaato.protocol.messages import ToolResult, Usage
 from jaato.protocol.specs import SandboxView
-from jaato.settings.budgets import format_amount, price_text
+from jaato.settings.budgets import format_amount, format_count, price_text
 from jaato.tools.permissions.access import access_text
 
 MAX_LINES = 8
@@ -214,7 +214,7 @@ def subagent_lines(event: Event, width: int, *, verbose: bool) -> Iterator[Line]
             shown = lines if verbose else lines[:MAX_LINES]
             yield from ((one_line(line, MAX_LINE_CHARS), "") for line in shown)
             if len(shown) < len(lines):
-                yield f"… {len(lines) - len(shown)} more lines", "dim"
+                yield f"… {format_count(len(lines) - len(shown), 'more line')}", "dim"
         case ToolCallEnd():
             yield from result_lines(event, width, verbose=verbose)
         case AgentStatusChanged(status="blocked", reason=str(reason)):
@@ -285,7 +285,7 @@ def value_text(value: Any) -> str:
     if isinstance(value, str):
         first = value.split("\n", 1)[0]
         cut = first if len(first) <= 60 else first[:59] + "…"
-        more = f" (+{len(value) - len(cut)} characters)" if len(value) > len(cut) else ""
+        more = f" (+{format_count(len(value) - len(cut), 'character')})" if len(value) > len(cut) else ""
         quoted = json.dumps(cut, ensure_ascii=False) if " " in cut or not cut else cut
         return f"{quoted}{more}"
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -295,7 +295,7 @@ def value_text(value: Any) -> str:
 def result_preview(result: ToolResult) -> list[str]:
     """The first lines of a result."""
     lines = "\n".join(result.texts).splitlines()
-    more = [f"… {len(lines) - MAX_LINES} more lines"] if len(lines) > MAX_LINES else []
+    more = [f"… {format_count(len(lines) - MAX_LINES, 'more line')}"] if len(lines) > MAX_LINES else []
     return [*[one_line(line, 200) for line in lines[:MAX_LINES]], *more]
 
 
@@ -306,11 +306,15 @@ def indent_argument(name: str, value: Any, *, whole: bool = False) -> str:
     lines = visible(text).split("\n")
     if len(lines) > MAX_ARGUMENT_LINES and not whole:
         left, last = len(lines) - MAX_ARGUMENT_LINES, MAX_ARGUMENT_LINES // 3
-        lines = [*lines[: MAX_ARGUMENT_LINES - last], f"… {left} more lines (v shows them) …", *lines[-last:]]
+        lines = [
+            *lines[: MAX_ARGUMENT_LINES - last],
+            f"… {format_count(left, 'more line')} (v shows all) …",
+            *lines[-last:],
+        ]
     cut = [
         one
         if len(one) <= 2_000 or whole
-        else f"{one[:1_000]}… ({len(one) - 2_000} more characters; v shows them) …{one[-1_000:]}"
+        else f"{one[:1_000]}… ({format_count(len(one) - 2_000, 'more character')}; v shows all) …{one[-1_000:]}"
         for one in lines
     ]
     return f"  {name}: " + "\n    ".join(cut)
@@ -344,16 +348,16 @@ def compaction_text(event: GcCompleted) -> str:
     """The outcome of a compaction of the context."""
     if event.problem:
         return one_line(f"the context was not compacted: {event.problem}", MAX_LINE_CHARS)
-    freed = f"{event.tokens_before:,} to about {event.tokens_after:,} tokens"
+    freed = f"{event.tokens_before:,} to about {format_count(event.tokens_after, 'token')}"
     if event.cleared:
-        freed += f", {event.cleared} tool results cleared"
+        freed += f", {format_count(event.cleared, 'tool result')} cleared"
     return one_line(f"context compacted, {freed} ({event.strategy}: {event.reason})", MAX_LINE_CHARS)
 
 
 def usage_text(usage: Usage) -> str:
     """Token counts for people."""
     cached = f" ({usage.cached_input_tokens:,} cached)" if usage.cached_input_tokens else ""
-    return f"{usage.input_tokens:,} tokens in{cached}, {usage.output_tokens:,} out"
+    return f"{format_count(usage.input_tokens, 'token')} in{cached}, {usage.output_tokens:,} out"
 
 
 def print_turn_end(
@@ -389,5 +393,5 @@ def summary_line(
     calls = sum(turn.tool_calls for turn in (*turns, *subagent_turns))
     return (
         f"{usage_text(total)}, {price_text(cost)}, {seconds:.1f} s, "
-        f"{calls} call{'' if calls == 1 else 's'}, session {session_id}"
+        f"{format_count(calls, 'call')}, session {session_id}"
     )

@@ -27,6 +27,7 @@ from jaato.protocol.events import (
 from jaato.protocol.events.state import State
 from jaato.protocol.messages import Media, Refusal, Text, Thinking, ToolResult
 from jaato.protocol.specs import FileChange, Plan
+from jaato.settings.budgets import format_count
 from jaato.tools.redaction.redactor import Redactor
 
 MAX_RESULT_CHARS = 400
@@ -122,9 +123,7 @@ def render_result(result: ToolResult, *, full: bool) -> Iterator[str]:
     if not result.ok:
         text = f"failed: {result.error.message}" if result.error else "failed"
     if not full and len(text) > MAX_RESULT_CHARS:
-        text = (
-            f"{text[:MAX_RESULT_CHARS]}… ({len(text) - MAX_RESULT_CHARS} more characters; --full shows them)"
-        )
+        text = f"{text[:MAX_RESULT_CHARS]}… ({format_count(len(text) - MAX_RESULT_CHARS, 'more character')}; --full shows all)"
     for line in text.splitlines():
         yield f"    {line}"
 
@@ -222,7 +221,7 @@ def print_opening(console: Console, state: State, resumed_at: int) -> None:
     """Print the id of a new session, or of one that was resumed after its event `resumed_at`."""
     if resumed_at:
         name = f" {state.name}" if state.name else ""
-        turns = f"{state.turns} turn{'' if state.turns == 1 else 's'} so far"
+        turns = f"{format_count(state.turns, 'turn')} so far"
         console.note(f"session {state.session_id}{name}, {turns}", "dim")
     else:
         console.note(f"session {state.session_id} in {state.workspace}", "dim")

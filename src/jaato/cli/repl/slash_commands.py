@@ -20,7 +20,7 @@ from jaato.errors import ConfigError, JaatoError, SessionNotFound
 from jaato.protocol.commands import SessionFork, SessionUpdate, TaskStop, TurnContinue
 from jaato.protocol.frames import Done, Opened
 from jaato.settings import environment
-from jaato.settings.budgets import price_text
+from jaato.settings.budgets import format_count, price_text
 
 if TYPE_CHECKING:
     from jaato.cli.output.console import Look
@@ -214,7 +214,9 @@ async def usage_command(context: CommandContext, rest: str) -> None:
         context.console.note(line)
     state = context.session.state
     cost = None if state.unpriced else state.cost_usd
-    context.console.note(f"session: {usage_text(state.usage)}, {price_text(cost)}, {state.turns} turns")
+    context.console.note(
+        f"session: {usage_text(state.usage)}, {price_text(cost)}, {format_count(state.turns, 'turn')}"
+    )
     if context.output.turns:
         context.console.note(f"here:    {summary_line(context.output.turns, state.session_id)}")
     agent = state.agents.get(state.root_agent_id)
@@ -253,7 +255,7 @@ async def save_command(context: CommandContext, rest: str) -> None:
     path = Path(os.path.expanduser(rest))  # noqa: ASYNC240 nothing is read
     with open(path, "xb") as file:  # noqa: ASYNC230 a moment's work, and the agent rests
         count = write_log(file, context.session.id, Path(context.session.state.workspace))
-    context.console.note(f"wrote {count} events to {path}")
+    context.console.note(f"wrote {format_count(count, 'event')} to {path}")
 
 
 def write_log(file: IO[bytes], session_id: str, workspace: Path) -> int:
@@ -302,7 +304,8 @@ async def session_command(context: CommandContext, rest: str) -> None:
         )
     state, info = context.session.state, context.session.info
     context.console.note(f"{state.session_id} {state.name or '(no name)'}")
-    context.console.note(f"workspace {state.workspace}, {state.provider} {state.model}, {state.turns} turns")
+    turns = format_count(state.turns, "turn")
+    context.console.note(f"workspace {state.workspace}, {state.provider} {state.model}, {turns}")
     for line in sandbox_lines(info.sandbox) if info is not None and info.sandbox is not None else ():
         context.console.note(line)
 

@@ -29,6 +29,7 @@ from jaato.plugins.mcp.pool import SERVER_POOL, SessionServers
 from jaato.plugins.mcp.server_log import LogFile
 from jaato.plugins.mcp.tools import full_name, make_tool
 from jaato.runtime.plugins.setup import sandbox_for
+from jaato.settings.budgets import format_count
 from jaato.tools.catalog import wire_name
 from jaato.tools.remote.fields import JsonObject, Malformed
 from jaato.tools.remote.sources import SourceContext
@@ -364,7 +365,8 @@ async def list_tools(commands: McpCommands, servers: list[ServerConfig]) -> int:
     print_rows((str(row["tokens"]), row["server"], row["name"], row["summary"]) for row in rows)
     total = sum(row["tokens"] for row in rows)
     print_line(
-        f"{len(rows)} tools, {total} tokens if all are declared; tools are declared on demand (estimate: 4 bytes per token)"
+        f"{format_count(len(rows), 'tool')}, {format_count(total, 'token')} if all are declared; tools are declared on demand "
+        "(estimate: 4 bytes per token)"
     )
     return code
 

@@ -22,6 +22,7 @@ from jaato.plugins.mcp.config import FILE, ServerConfig, describe_sandbox
 from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.errors import ServerUnusable
 from jaato.plugins.mcp.tools import BACKGROUND_AFTER_S, drop_name_conflicts, full_name, tools_from
+from jaato.settings.budgets import format_count
 from jaato.tools.call import Call, Output
 from jaato.tools.catalog import MAX_DECLARED, wire_name
 from jaato.tools.host_services import service_of, trust_of
@@ -407,7 +408,9 @@ def render_rows(shown: dict[str, Any]) -> str:
     lines: list[str] = []
     for row in shown["servers"]:
         facts = [row["kind"], row["scope"]]
-        facts += [f"protocol {row['protocol']}", f"{row['tools']} tools"] if "protocol" in row else []
+        facts += (
+            [f"protocol {row['protocol']}", format_count(row["tools"], "tool")] if "protocol" in row else []
+        )
         facts += [f"started {row['last_start'][:16]}"] if "last_start" in row else []
         lines.append(f"{row['name']}  {row['state']}  ({', '.join(facts)})")
         lines += [

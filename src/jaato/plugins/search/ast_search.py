@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from jaato.errors import InvalidArguments, ToolError
+from jaato.settings.budgets import format_count
 from jaato.tools.filesystem.containment import Roots, display_name
 from jaato.tools.processes.ripgrep import SearchLimits, list_names
 from jaato.tools.processes.sandbox_process import ResourceLimits, WorkFailed, run_in_sandbox_process
@@ -203,15 +204,16 @@ def render_matches(result: SyntaxMatches) -> str:
 def result_notes(result: SyntaxMatches, limits: SearchLimits) -> list[str]:
     """Notes on the result: totals, and files that were not searched."""
     notes = []
-    shown = len(result.matches)
+    shown, searched = len(result.matches), format_count(result.searched, "file")
+    matches = f"{result.total} match{'' if result.total == 1 else 'es'}"
     if result.total > shown:
         notes.append(
-            f"{result.total} matches in {result.files} files; the first {shown} are shown. Narrow the search."
+            f"{matches} in {format_count(result.files, 'file')}; the first {shown} are shown. Narrow the search."
         )
     elif result.total:
-        notes.append(f"{result.total} matches in {result.files} of {result.searched} files.")
+        notes.append(f"{matches} in {result.files} of {searched}.")
     elif limits.stopped is None:
-        notes.append(f"Nothing matches in {result.searched} files of code.")
+        notes.append(f"Nothing matches in {searched} of code.")
     if not result.total and result.doubtful:
         notes.append(f"The pattern is no whole piece of code in {', '.join(sorted(result.doubtful))}.")
     if result.total and result.refused:

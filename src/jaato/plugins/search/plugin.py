@@ -17,6 +17,7 @@ from jaato.plugins.search.ast_search import (
     result_notes,
     search_trees,
 )
+from jaato.settings.budgets import format_count
 from jaato.tools.call import Call, Output, replace_surrogates
 from jaato.tools.filesystem.containment import Roots, display_name
 from jaato.tools.host_services import roots_of
@@ -74,13 +75,14 @@ def render_lines(result: Result) -> str:
 
 def count_remarks(result: Result, limits: SearchLimits) -> list[str]:
     """How many lines there are beside those that are shown."""
-    lines = f"{result.total} matching lines in {result.files}"
+    lines = f"{format_count(result.total, 'matching line')} in"
+    searched = format_count(result.searched, "file")
     if result.total > result.shown:
         more = f"the first {result.shown} are shown. Narrow with path, glob or a longer pattern."
-        return [f"{lines} files; {more}"]
+        return [f"{lines} {format_count(result.files, 'file')}; {more}"]
     if result.total:
-        return [f"{lines} of {result.searched} files."]
-    return [f"No line matches in {result.searched} files."] if limits.stopped is None else []
+        return [f"{lines} {result.files} of {searched}."]
+    return [f"No line matches in {searched}."] if limits.stopped is None else []
 
 
 def structured_result(result: Result, limits: SearchLimits) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from jaato.plugins.waypoint.restore import (
 )
 from jaato.plugins.waypoint.undo import UndoPoint
 from jaato.protocol.specs import Owner, Waypoint
+from jaato.settings.budgets import format_count
 from jaato.tools.call import CURRENT, Call, Output
 from jaato.tools.filesystem.backup_directory import PLACE
 from jaato.tools.filesystem.backups import Backups
@@ -230,7 +231,7 @@ def render_info(found: dict[str, Any]) -> str:
     parts = [
         f"{found['waypoint_id']}  {found['description']}",
         f"  owner {found['owner']}, made {found['created_at'] or 'at the start'}, after {found['parent'] or 'nothing'}",
-        f"  then: {found['message_count']} messages, turn {found['turn_index']}",
+        f"  then: {format_count(found['message_count'], 'message')}, turn {found['turn_index']}",
     ]
     if found["preview"]:
         parts.append(f"  last said: {found['preview']}")
@@ -335,7 +336,7 @@ def render_restore(done: RestoreResult, *, dry_run: bool) -> str:
     """The result of a restore for the user."""
     count = len(list_planned_changes(done.plan))
     verb = "would change" if dry_run else "changed"
-    head = f"{done.waypoint.id}: {count} file{'' if count == 1 else 's'} {verb}"
+    head = f"{done.waypoint.id}: {format_count(count, 'file')} {verb}"
     lines = [f"{head}:" if count else f"{head}.", *effect_lines(done)]
     if done.ceiling is not None:
         lines.append(f"What was there before is {done.ceiling.id}.")

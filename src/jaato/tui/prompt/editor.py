@@ -15,6 +15,7 @@ from textual.widgets import TextArea
 from jaato.cli.arguments.values import strip_message
 from jaato.cli.output.console import one_line, printable
 from jaato.errors import ConfigError
+from jaato.settings.budgets import format_count
 from jaato.tui.fields import TextField
 from jaato.tui.prompt import external_editor
 from jaato.tui.prompt.memory import Memory
@@ -120,8 +121,8 @@ class Prompt(TextField):
     def _fold(self, text: str) -> str:
         self._count += 1
         self._pastes[self._count] = text
-        lines = text.count("\n") + 1
-        return f"[pasted #{self._count}: {len(text):,} characters, {lines:,} lines]"
+        lines = format_count(text.count("\n") + 1, "line")
+        return f"[pasted #{self._count}: {len(text):,} characters, {lines}]"
 
     # --- keys ----------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from jaato.cli.output.console import format_count, one_line, time_text
+from jaato.cli.output.console import one_line, time_text
 from jaato.cli.output.printer import call_text, shorten_model
 from jaato.cli.output.transcript import entry_lines, plan_lines
 from jaato.cli.repl.slash_commands import switch_to
@@ -18,6 +18,7 @@ from jaato.protocol.commands import HistoryRequest, SessionList, TaskStop, Tools
 from jaato.protocol.events import MessageModel
 from jaato.protocol.frames import History, Sessions
 from jaato.protocol.specs import SessionEntry
+from jaato.settings.budgets import format_count
 from jaato.tui.link import Link
 from jaato.tui.panels import find_plans, summarize_plan
 from jaato.tui.screens.browser import Action, Line, Row, Subject
@@ -234,13 +235,16 @@ class ToolSubject(Subject):
             (str(tool["name"]), "bold"),
             (str(tool["description"]), ""),
             (f"category {tool['category']}, plugin {tool['plugin']}", "dim"),
-            (f"about {tool.get('tokens', 0)} tokens of the context once it is declared", "dim"),
+            (
+                f"about {format_count(tool.get('tokens', 0), 'token')} of the context once it is declared",
+                "dim",
+            ),
             (
                 "declared to the model" if tool.get("declared") else "found by the model when it is needed",
                 "dim",
             ),
             ("" if tool.get("enabled") else "switched off", "yellow"),
-            (f"{len(declared)} declared tools have about {sum_tokens(declared):,} tokens", "dim"),
+            (f"all that are declared: {price_tools(declared)}", "dim"),
         ]
 
     def actions(self) -> Mapping[str, Action]:
@@ -299,7 +303,8 @@ class McpSubject(Subject):
         lines += [(str(text), "yellow") for text in (row.get("why"), *row.get("held_back", ())) if text]
         if "tools" in row:
             counts = [format_count(row[key], key[:-1]) for key in ("tools", "prompts", "resources")]
-            lines.append((f"{', '.join(counts)}; {sum_tokens(tools):,} tokens once declared", ""))
+            tokens = format_count(sum_tokens(tools), "token")
+            lines.append((f"{', '.join(counts)}; {tokens} once declared", ""))
         if "last_start" in row:
             lines.append((f"started {time_text(row['last_start'])} UTC", "dim"))
         if row.get("last_error", row.get("why")) != row.get("why"):
@@ -347,7 +352,12 @@ def format_price(tools: Sequence[Mapping[str, Any]]) -> str:
     if not tools:
         return ""
     off = ", off" if not any(tool.get("enabled") for tool in tools) else ""
-    return f", {format_count(len(tools), 'tool')}, {sum_tokens(tools):,} tokens{off}"
+    return f", {price_tools(tools)}{off}"
+
+
+def price_tools(tools: Sequence[Mapping[str, Any]]) -> str:
+    """The number of tools, and the tokens of their declarations."""
+    return f"{format_count(len(tools), 'tool')}, {format_count(sum_tokens(tools), 'token')}"
 
 
 def sum_tokens(tools: Sequence[Mapping[str, Any]]) -> int:
@@ -424,14 +434,15 @@ class ContextSubject(Subject):
         account = self._account
         if row_id:
             message = next(one for one in account["messages"] if one["id"] == row_id)
-            return [(f"{message['role']}, {message['tokens']:,} tokens", "bold"), (message["title"], "")]
+            tokens = format_count(message["tokens"], "token")
+            return [(f"{message['role']}, {tokens}", "bold"), (message["title"], "")]
         total, limit = account["total_tokens"], account["context_limit"]
         lines: list[Line] = [(f"{total:,} of {limit:,} tokens ({account['percent_used']:.1f}%)", "bold")]
         blocks = [(block.get("name") or block["kind"], block["tokens"]) for block in account["blocks"]]
         lines += [(format_bar(name, tokens, total), "") for name, tokens in blocks]
         lines += [
             ("Shares are of what is used.", "dim"),
-            (f"{account['tokens_remaining']:,} tokens are free", "dim"),
+            (f"free: {format_count(account['tokens_remaining'], 'token')}", "dim"),
         ]
         if (threshold := account["threshold_percent"]) is not None:
             lines.append((f"compacted at {threshold:g} %; /compact does it now", "dim"))

@@ -15,6 +15,7 @@ from jaato.cli.output.console import one_line
 from jaato.cli.output.printer import call_text, failure_text, indent_argument, is_denied, sandbox_text
 from jaato.protocol.events import ToolCallEnd
 from jaato.protocol.messages import Text as TextPart
+from jaato.settings.budgets import format_count
 from jaato.tui.transcript.diffs import lay_out_diff
 from jaato.tui.transcript.lines import (
     MAX_CHARS,
@@ -126,7 +127,7 @@ class UserBlock(Block):
         style = looks.user if not self.note.startswith("waits") else looks.dim
         text = self._folded_text() if self.folded and self.can_fold else self.text
         if self.folded and self.can_fold:
-            text += f"\n▸ {self._more:,} more characters"
+            text += f"\n▸ {format_count(self._more, 'more character')}"
         lines = add_prefix(lay_out_words(text, width - 3, style), "▌ ", "▌ ", looks.accent)
         lines = [Strip([*line]).extend_cell_length(width, style) for line in lines]
         if self.note:
@@ -185,7 +186,7 @@ class TextBlock(Block):
             if not self.growing:
                 self._growing = None
         if more > 0:
-            lines = [*lines, make_strip(Text(f"  … {more:,} more characters", looks.dim))]
+            lines = [*lines, make_strip(Text(f"  … {format_count(more, 'more character')}", looks.dim))]
         return lines
 
     def estimate(self, width: int) -> int:
@@ -224,7 +225,7 @@ class ThinkingBlock(Block):
 
     def lay_out(self, width: int, looks: Looks) -> list[Strip]:
         """One line, and the text when it is not folded."""
-        size = f"{len(self.text):,} characters"
+        size = format_count(len(self.text), "character")
         word = "thinking" if self.growing else "thought"
         head = make_strip(Text(f"  {'▸' if self.folded else '▾'} {word} ({size})", looks.dim))
         if self.folded:
@@ -377,7 +378,7 @@ class CallBlock(Block):
         elif text := clean(self.result_text[:MAX_CHARS]).strip("\n"):
             lines += lay_out_plain(text, width, looks.text)
         if len(lines) > MAX_LINES:
-            more = make_strip(Text(f"… {len(lines) - MAX_LINES:,} more lines", looks.dim))
+            more = make_strip(Text(f"… {format_count(len(lines) - MAX_LINES, 'more line')}", looks.dim))
             lines = [*lines[: MAX_LINES - 20], more, *lines[-20:]]
         return lines
 
