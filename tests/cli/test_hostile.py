@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.cli.environment import CliEnvironment, call, say
 
-from jaato.cli.output.console import Console, printable, visible
+from jaato.cli.output.console import MAX_WAITING_CHARS, Console, printable, visible
 from jaato.cli.output.printer import call_text, indent_argument
 
 HUGE = "a" * 120_000
@@ -163,6 +163,27 @@ def test_progress_tells_its_end_once(term: str) -> None:
     assert out.getvalue().replace(" ", "").count("100%") == 1
     screen.progress("checking", 100, 100)
     assert out.getvalue().replace(" ", "").count("100%") == 2
+
+
+def test_notes_do_not_wait_without_bounds_for_the_end_of_a_line() -> None:
+    """Notes that wait for the end of a line of the answer are written after it; a line that does not end is broken for them
+    before they are too many. Every character comes, in its order."""
+    screen = Terminal()
+    console = Console({"NO_COLOR": "1"}, out=screen, err=screen)
+    console.text("a line")
+    console.note("first", waits=True)
+    console.text(" of the answer\nno end")
+    assert screen.getvalue() == "a line of the answer\nfirst\nno end"
+    notes = [f"{number:06} {'x' * 993}" for number in range(500)]
+    for note in notes:
+        console.note(note, waits=True)
+        console.text(".")
+        assert sum(len(text) for text, _ in console._waiting) <= MAX_WAITING_CHARS
+    console.end_text()
+    console.note("after", waits=True)
+    lines = screen.getvalue().splitlines()[2:]
+    assert [line for line in lines if "x" in line] == notes
+    assert "".join(line for line in lines if "x" not in line) == f"no end{'.' * len(notes)}after"
 
 
 def test_models_of_what_plays_recordings(desk: CliEnvironment) -> None:

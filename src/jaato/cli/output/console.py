@@ -21,6 +21,8 @@ SURROGATES = lazy_pattern("[\ud800-\udfff]")
 COLOURS = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 Look = Literal["", "dim", "bold", "red", "green", "yellow", "blue", "cyan"]
 BAR_CHARS = 24
+MAX_WAITING_CHARS = 100_000
+"""Characters of notes that wait for the end of a line of the answer, until it is broken for them."""
 BRACKETED_PASTE, PLAIN_PASTE = "\x1b[?2004h", "\x1b[?2004l"
 """Have the terminal mark pasted text, or not."""
 
@@ -69,7 +71,8 @@ class Console:
         self._progress = ""
         """The last progress that was printed."""
         self._waiting: list[tuple[str, Look]] = []
-        """Notes that are written once the line of the answer is complete."""
+        """Notes that are written once the line of the answer is complete, or has kept too many characters waiting."""
+        self._waiting_chars = 0
 
     @property
     def can_ask(self) -> bool:
@@ -111,7 +114,7 @@ class Console:
         self._write_waiting()
 
     def _write_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting, self._waiting_chars = self._waiting, [], 0
         for text, look in waiting:
             self.note(text, look)
 
@@ -125,10 +128,14 @@ class Console:
             raise BrokenPipeError from None  # the terminal was closed
 
     def note(self, text: str, look: Look = "", *, waits: bool = False) -> None:
-        """Write a line to stderr. One that `waits` does not break a line of the answer, and is written after it."""
+        """Write a line to stderr. One that `waits` does not break a line of the answer, and is written after it, unless too
+        many wait."""
         if self._open_line and self.out_is_terminal and self.err_is_terminal:
             if waits:
                 self._waiting.append((text, look))
+                self._waiting_chars += len(text) + 1
+                if self._waiting_chars > MAX_WAITING_CHARS:
+                    self.end_text()
                 return
             self.end_text()
         self._leave_prompt()
