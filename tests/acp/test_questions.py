@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from tests.acp.editor import Editor, editing, run
 from tests.cli.environment import CliEnvironment, call, say
 
 from acp import schema
+from jaato.client.connection import connect
+from jaato.protocol.events import PermissionRequested
 
 WRITE = call("writeNewFile", path="a.txt", content="hello\n")
 ACTIVATE = call("get_tool_schemas", names=["writeNewFile"])
@@ -114,6 +117,55 @@ def test_a_question_that_another_client_answers_is_withdrawn(desk: CliEnvironmen
 
     run(story())
     assert (desk.work / "a.txt").exists()
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_an_edited_call_is_shown_with_what_ran(desk: CliEnvironment, terminal: bool) -> None:
+    """Another client allows a call with other arguments: title, input and places of the editor's call become those of what
+    ran, whether it writes a file or a command runs, also for an editor that loads the session later."""
+    command = call("run", command="touch asked", need=["write"])
+    script = desk.script(ACTIVATE, WRITE, command, say("over"))
+    edits = [{"path": "b.txt", "content": "edited"}, {"command": "touch other", "need": ["write"]}]
+
+    async def allow_edited(session_id: str) -> None:
+        [socket] = Path(desk.env["XDG_RUNTIME_DIR"]).rglob("*.sock")
+        async with connect(socket) as client:
+            session = await client.attach(session_id)
+            with session.events() as events:
+                asked = {*session.state.questions}
+                for edited in edits:
+                    while not asked:
+                        event = await anext(aiter(events))
+                        asked |= {event.question_id} if isinstance(event, PermissionRequested) else set()
+                    await session.allow(asked.pop(), "e", arguments=edited)
+
+    def check(editor: Editor) -> None:
+        written, ran = editor.call("writeNewFile path"), editor.call("touch")
+        assert (written["title"], written["raw_input"]) == (
+            "writeNewFile path=b.txt content=edited",
+            edits[0],
+        )
+        assert [one["path"] for one in written["locations"]] == [str(desk.work / "b.txt")]
+        assert (ran["title"], ran["raw_input"]) == ('run touch other (need=["write"])', edits[1])
+        assert [one["states"][-1] for one in (written, ran)] == ["completed"] * 2
+
+    async def story() -> None:
+        async with editing(desk, *script, choose=lambda *_: None, terminal=terminal) as editor:
+            session_id = await editor.new(desk)
+            prompt = asyncio.create_task(editor.say(session_id, "write"))
+            await editor.wait(lambda: editor.requests)
+            await allow_edited(session_id)
+            assert (await prompt).stop_reason == "end_turn"
+            check(editor)
+        async with editing(desk, terminal=terminal) as later:
+            await later.agent.load_session(cwd=str(desk.work), session_id=session_id, mcp_servers=[])
+            await later.wait(lambda: len(later.of("tool_call_update")) > 2)
+            check(later)
+
+    run(story())
+    assert not (desk.work / "a.txt").exists()
+    assert (desk.work / "b.txt").read_text() == "edited"
+    assert (desk.work / "other").exists()
 
 
 CLARIFY = call(

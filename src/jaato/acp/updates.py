@@ -283,6 +283,7 @@ class Updates:
         if event.edited is not None:
             update.title = title_of(event.tool, event.edited, self._names.name_of(event.agent_id))
             update.raw_input = raw_value(event.edited)
+            update.locations = locations_of(event.edited, self._session.state.workspace)
         self._made.append(update)
 
     def result_update(self, event: ToolCallEnd, terminal: str | None = None) -> ToolCallProgress:
