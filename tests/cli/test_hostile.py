@@ -12,7 +12,7 @@ import pytest
 from tests.cli.environment import CliEnvironment, call, say
 
 from jaato.cli.output.console import MAX_WAITING_CHARS, Console, printable, visible
-from jaato.cli.output.printer import call_text, indent_argument
+from jaato.cli.output.wording import call_text, indent_argument
 
 HUGE = "a" * 120_000
 BYTES = "a\udcff\udcfeb"

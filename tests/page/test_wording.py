@@ -10,7 +10,7 @@ from tests.page.node import run_node
 
 from jaato.agent.inbox import add_label
 from jaato.cli.output.answers import ANSWER_WORDS, late_answer_text, other_answer_text
-from jaato.cli.output.printer import (
+from jaato.cli.output.wording import (
     call_text,
     compaction_text,
     event_lines,

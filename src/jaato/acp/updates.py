@@ -29,8 +29,9 @@ from jaato.acp.calls import (
 from jaato.acp.terminals import TOOLS, HeldOutput, exit_code_of, terminal_content
 from jaato.cli.output.console import one_line, printable, visible
 from jaato.cli.output.deltas import DeltaFilter
-from jaato.cli.output.printer import SubagentNames, compaction_text, retry_text
+from jaato.cli.output.printer import SubagentNames
 from jaato.cli.output.transcript import user_text
+from jaato.cli.output.wording import compaction_text, retry_text
 from jaato.client.session import RemoteSession
 from jaato.protocol.codec import encode
 from jaato.protocol.events import (

@@ -15,7 +15,7 @@ from jaato.cli.arguments.values import Attachment, is_command
 from jaato.cli.output.answers import late_answer_text
 from jaato.cli.output.console import Look, one_line
 from jaato.cli.output.presence import OtherClients
-from jaato.cli.output.printer import sandbox_lines
+from jaato.cli.output.wording import sandbox_lines
 from jaato.cli.repl.questions import answer_command
 from jaato.cli.repl.slash_commands import run_slash_command
 from jaato.client.connection import Client

@@ -13,7 +13,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from jaato.cli.output.console import one_line
-from jaato.cli.output.printer import shorten_model
+from jaato.cli.output.wording import shorten_model
 from jaato.protocol.events.state import AgentView, State
 from jaato.protocol.specs import Plan
 from jaato.settings.budgets import price_text

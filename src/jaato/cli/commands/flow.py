@@ -14,7 +14,7 @@ import msgspec
 from jaato.cli.arguments.values import clean_list, clean_text, join_input, workspace_of
 from jaato.cli.exit_codes import ERROR, INTERRUPTED, OK, print_message
 from jaato.cli.output.console import Console, one_line, print_json, print_line
-from jaato.cli.output.printer import MAX_LINE_CHARS, call_text, retry_text
+from jaato.cli.output.wording import MAX_LINE_CHARS, call_text, retry_text
 from jaato.errors import CancelledException, ConfigError, JaatoError
 from jaato.protocol.events import Event, Retry
 from jaato.protocol.messages import Problem

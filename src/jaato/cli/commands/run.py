@@ -25,8 +25,9 @@ from jaato.cli.connect import connect
 from jaato.cli.exit_codes import ERROR, INTERRUPTED, discard_output, print_message
 from jaato.cli.output.console import Console
 from jaato.cli.output.deltas import DeltaFilter
-from jaato.cli.output.printer import INCOMPLETE, EventPrinter, SubagentNames, summary_line
+from jaato.cli.output.printer import EventPrinter, SubagentNames
 from jaato.cli.output.run_result import RunResult, failure_document, print_document
+from jaato.cli.output.wording import INCOMPLETE, summary_line
 from jaato.cli.signals import SignalPipe
 from jaato.client.blocking import Client
 from jaato.errors import (

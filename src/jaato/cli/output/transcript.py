@@ -9,7 +9,7 @@ from typing import IO
 from jaato.abc.store import Damaged, Store
 from jaato.agent.event_redaction import redact_log
 from jaato.cli.output.console import Console, one_line
-from jaato.cli.output.printer import call_text, failure_text, usage_text
+from jaato.cli.output.wording import call_text, failure_text, usage_text
 from jaato.client.state import is_unfinished
 from jaato.protocol.codec import encode
 from jaato.protocol.events import (

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jaato.abc.asker import Answer
 from jaato.cli.output.answers import other_answer_text
 from jaato.cli.output.console import Console, Look, one_line, visible
-from jaato.cli.output.printer import Line, SubagentNames, indent_argument
+from jaato.cli.output.printer import SubagentNames
+from jaato.cli.output.wording import Line, indent_argument
 from jaato.cli.repl.editor import NO_INPUT, PASTE, LineReader, get_typed_text
 from jaato.protocol.commands import ClarificationResponse, Command, PermissionResponse
 from jaato.protocol.events import (

@@ -14,8 +14,8 @@ import msgspec
 from jaato.cli.arguments.values import Attachment, absolute_model, read_attachment
 from jaato.cli.connect import same_state_dir
 from jaato.cli.output.console import one_line
-from jaato.cli.output.printer import sandbox_lines, summary_line, usage_text
 from jaato.cli.output.transcript import file_text, plans_lines
+from jaato.cli.output.wording import sandbox_lines, summary_line, usage_text
 from jaato.errors import ConfigError, JaatoError, SessionNotFound
 from jaato.protocol.commands import SessionFork, SessionUpdate, TaskStop, TurnContinue
 from jaato.protocol.frames import Done, Opened

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from textual.strip import Strip
 
 from jaato.cli.output.console import one_line, visible
-from jaato.cli.output.printer import Line, indent_argument
+from jaato.cli.output.wording import Line, indent_argument
 from jaato.cli.repl.questions import argument_lines, condition_lines, local_time, question_lines
 from jaato.protocol.events import ClarificationQuestion, PermissionRequested
 from jaato.tui.transcript.diffs import lay_out_diff

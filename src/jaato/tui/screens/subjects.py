@@ -11,8 +11,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from jaato.cli.output.console import one_line, time_text
-from jaato.cli.output.printer import call_text, shorten_model
 from jaato.cli.output.transcript import entry_lines, plan_lines
+from jaato.cli.output.wording import call_text, shorten_model
 from jaato.cli.repl.slash_commands import switch_to
 from jaato.protocol.commands import HistoryRequest, SessionList, TaskStop, ToolsDisable
 from jaato.protocol.events import MessageModel

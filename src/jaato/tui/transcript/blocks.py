@@ -12,7 +12,7 @@ from rich.text import Text
 from textual.strip import Strip
 
 from jaato.cli.output.console import one_line
-from jaato.cli.output.printer import call_text, failure_text, indent_argument, is_denied, sandbox_text
+from jaato.cli.output.wording import call_text, failure_text, indent_argument, is_denied, sandbox_text
 from jaato.protocol.events import ToolCallEnd
 from jaato.protocol.messages import Text as TextPart
 from jaato.settings.budgets import format_count

@@ -8,15 +8,9 @@ from datetime import datetime
 from jaato.cli.arguments.values import Attachment
 from jaato.cli.output.answers import other_answer_text
 from jaato.cli.output.console import one_line
-from jaato.cli.output.printer import (
-    SubagentNames,
-    event_lines,
-    progress_lines,
-    subagent_lines,
-    summary_line,
-    turn_end_lines,
-)
+from jaato.cli.output.printer import SubagentNames
 from jaato.cli.output.transcript import user_text
+from jaato.cli.output.wording import event_lines, progress_lines, subagent_lines, summary_line, turn_end_lines
 from jaato.cli.repl.session_output import SERVER_NOTICE, interruption_text
 from jaato.protocol.events import (
     AgentCompleted,

@@ -6,7 +6,7 @@ from rich.text import Text
 from textual.strip import Strip
 
 from jaato.cli.output.console import one_line
-from jaato.cli.output.printer import call_text
+from jaato.cli.output.wording import call_text
 from jaato.protocol.events import ToolCallEnd
 from jaato.tui.lines_view import LinesView
 from jaato.tui.preferences import KeyNames
