@@ -19,6 +19,12 @@ def cookie_name(scope: Scope) -> str:
     return COOKIE + (found[1] if found else "")
 
 
+def set_cookie(scope: Scope, token: str, lifetime_s: int) -> str:
+    """The value of `Set-Cookie` that gives a browser the first half of its token."""
+    flags = f"Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age={lifetime_s}"
+    return f"{cookie_name(scope)}={token[:COOKIE_CHARS]}; {flags}"
+
+
 def cookie_half(scope: Scope) -> str:
     """The half of a token that a browser's cookie has, for a request of the page itself (`Origin`); else empty."""
     if header(scope, b"origin") is None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from jaato.errors import ConfigError
 from jaato.log import logger
 from jaato.protocol.frames import Role
-from jaato.server.auth.cookies import COOKIE_CHARS, cookie_name
+from jaato.server.auth.cookies import COOKIE_CHARS, set_cookie
 from jaato.server.auth.gate import Throttle, send_refusal, server_error
 from jaato.server.auth.tokens import digest_of, generate_secret
 from jaato.server.http.asgi import Receive, Refused, Scope, Send, header
@@ -68,12 +68,11 @@ class PairingEndpoint:
             await send_refusal(scope, send, refused, server_error)
             return
         body = json.dumps({"key": token[COOKIE_CHARS:]}).encode()
-        flags = f"Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age={BROWSER_DAYS * 86_400}"
         named = {
             "content-type": "application/json",
             "content-length": str(len(body)),
             "cache-control": "no-store",
-            "set-cookie": f"{cookie_name(scope)}={token[:COOKIE_CHARS]}; {flags}",
+            "set-cookie": set_cookie(scope, token, BROWSER_DAYS * 86_400),
         }
         headers = [(name.encode(), value.encode()) for name, value in named.items()]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
