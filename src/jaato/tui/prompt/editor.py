@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from functools import partial
 from pathlib import Path
 
@@ -15,16 +13,11 @@ from textual.widgets import TextArea
 from jaato.cli.arguments.values import strip_message
 from jaato.cli.output.console import one_line, printable
 from jaato.errors import ConfigError
-from jaato.settings.budgets import format_count
 from jaato.tui.fields import TextField
 from jaato.tui.prompt import external_editor
 from jaato.tui.prompt.memory import Memory
+from jaato.tui.prompt.pastes import Pastes, find_image, find_last_fold
 
-PASTE_CHARS, PASTE_LINES = 1_000, 12
-"""A paste that is longer is folded to one mark."""
-MARK = re.compile(r"\[pasted #(\d+): [^\]]*\]")
-IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
-MAX_PATH_CHARS = 4_000
 JOINERS = ("\u200c", "\u200d")
 """The characters that separate and join letters and emojis: typed ones, though they are not printable by themselves."""
 
@@ -80,8 +73,7 @@ class Prompt(TextField):
         self.memory = memory
         self.completing = False
         """Whether completions are shown, which some keys move."""
-        self._pastes: dict[int, str] = {}
-        self._count = 0
+        self._pastes = Pastes()
         self._is_edited = False
         """Whether the message is in the user's own editor."""
 
@@ -90,7 +82,7 @@ class Prompt(TextField):
     @property
     def message(self) -> str:
         """The text with what its folds stand for."""
-        return MARK.sub(lambda found: self._pastes.get(int(found[1]), found[0]), self.text)
+        return self._pastes.unfold(self.text)
 
     def put_back(self, text: str) -> None:
         """Put a message that was not sent before what was typed since."""
@@ -104,7 +96,7 @@ class Prompt(TextField):
 
     def put(self, text: str) -> None:
         """Replace the message; a long one is folded."""
-        self.load_text(self._fold(text) if is_long(text) else text)
+        self.load_text(self._pastes.fold(text))
         self.move_cursor(self.document.end)
 
     def recall(self, text: str) -> None:
@@ -118,12 +110,6 @@ class Prompt(TextField):
         self._pastes.clear()
         self.load_text("")
 
-    def _fold(self, text: str) -> str:
-        self._count += 1
-        self._pastes[self._count] = text
-        lines = format_count(text.count("\n") + 1, "line")
-        return f"[pasted #{self._count}: {len(text):,} characters, {lines}]"
-
     # --- keys ----------------------------------------------------------------------------------------------------
 
     async def _on_paste(self, event: events.Paste) -> None:
@@ -134,7 +120,7 @@ class Prompt(TextField):
         if (path := find_image(text)) is not None:
             self.post_message(self.ImagePasted(path))
             return
-        self.insert(self._fold(text) if is_long(text) else text)
+        self.insert(self._pastes.fold(text))
 
     async def _on_key(self, event: events.Key) -> None:
         """Send, complete, and go through the history."""
@@ -209,30 +195,8 @@ class Prompt(TextField):
         """Remove the fold before the cursor; whether there is one."""
         row, column = self.cursor_location
         before = self.document.get_line(row)[:column]
-        found = None
-        for found in MARK.finditer(before):  # noqa: B007 the last one
-            pass
-        if found is None or found.end() != column or self.selected_text:
+        start = find_last_fold(before)
+        if start is None or self.selected_text:
             return False
-        self.delete((row, found.start()), (row, column))
+        self.delete((row, start), (row, column))
         return True
-
-
-def find_image(text: str) -> Path | None:
-    """The image whose absolute path is all of a text, quoted or with escaped blanks as terminals paste it; else None."""
-    if "\n" in text.strip() or len(text) > MAX_PATH_CHARS:
-        return None
-    try:
-        words = shlex.split(text)
-        path = Path(words[0]) if len(words) == 1 else None
-        is_image = (
-            path is not None and path.is_absolute() and path.suffix.lower() in IMAGES and path.is_file()
-        )
-    except (ValueError, OSError):
-        return None
-    return path if is_image else None
-
-
-def is_long(text: str) -> bool:
-    """Whether a text is folded in the prompt."""
-    return len(text) > PASTE_CHARS or text.count("\n") >= PASTE_LINES
