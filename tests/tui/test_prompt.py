@@ -51,6 +51,38 @@ async def test_lines_history_and_draft(work: Path) -> None:
         assert one.app.view.prompt.text == "draft", "an earlier message that was only shown is no draft"
 
 
+async def test_a_draft_returns_when_another_message_is_sent(work: Path) -> None:
+    """An earlier message that is sent again, one that is chosen from a list and a command do not cost what was typed; Ctrl+C
+    keeps both in the history."""
+    async with studio(work, steps=[say("one."), say("two."), say("three.")]) as one:
+        prompt = one.app.view.prompt
+        await one.type("first")
+        await one.press("enter")
+        await one.see("one.")
+        await one.type("my draft")
+        await one.press("up", "enter")
+        await one.see("two.")
+        assert prompt.text == "my draft"
+        await one.press("ctrl+r")
+        await one.see("Messages sent before")
+        await one.press("enter")
+        assert prompt.text == "first"
+        await one.type(" again")
+        await one.press("enter")
+        await one.see("three.")
+        assert prompt.text == "my draft"
+        prompt.begin("/help ")
+    async with studio(work, steps=[say("x")]) as one:
+        prompt = one.app.view.prompt
+        assert prompt.text == "my draft\n/help "
+        prompt.clear_message()
+        await one.type("typed")
+        await one.press("up", "ctrl+c")
+        assert prompt.text == ""
+        await one.press("up", "up")
+        assert prompt.text == "typed"
+
+
 async def test_what_arrives_while_a_message_is_edited_elsewhere_stays(work: Path) -> None:
     """A message that could not be sent is put back into the prompt while its text is in the user's editor: both are there."""
     async with studio(work, steps=[say("x")]) as one:

@@ -426,7 +426,7 @@ class FullScreenClient(App[int]):
         self.view.prompt.action_submit(queue=True)
 
     def _begin_command(self, text: str) -> None:
-        self.view.prompt.put(f"{text} ")
+        self.view.prompt.begin(f"{text} ")
         self.view.prompt.focus()
 
     def action_open(self, name: str) -> None:
@@ -446,7 +446,7 @@ class FullScreenClient(App[int]):
                 show = view.transcript.show_block
                 return ConversationSubject(link, view.agent_id, self._load_earlier, show)
             case "history":
-                return HistorySubject(self.memory.entries, view.prompt.recall)
+                return HistorySubject(self.memory.entries, view.prompt.begin)
             case "sessions":
                 return SessionSubject(link)
             case "plans":

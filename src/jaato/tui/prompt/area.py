@@ -111,6 +111,7 @@ class PromptArea(Vertical):
         if text.strip():
             self.prompt.clear_message()
             attachments.set_aside(text)
+            self.memory.add(self.memory.resume())
             self.remember(text)
         elif attachments.files:
             self._detached = attachments.take()

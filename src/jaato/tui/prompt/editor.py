@@ -99,6 +99,11 @@ class Prompt(TextField):
         self.load_text(self._pastes.fold(text))
         self.move_cursor(self.document.end)
 
+    def begin(self, text: str) -> None:
+        """Begin another message; what was typed comes back when that is sent."""
+        self.memory.interrupt(self.message)
+        self.recall(text)
+
     def recall(self, text: str) -> None:
         """Show an earlier message, with what was attached to it if it was put aside."""
         if names := ", ".join(one.path.name for one in self.memory.attachments.recall(text)):
@@ -160,9 +165,10 @@ class Prompt(TextField):
         self.action_submit()
 
     def action_submit(self, queue: bool = False) -> None:
-        """Pass the message on, and empty the prompt before another key comes."""
+        """Pass the message on, and empty the prompt before another key comes; what was typed before it comes back."""
         if text := strip_message(self.message):
             self.clear_message()
+            self.put(self.memory.resume())
             self.post_message(self.Submitted(text, queue=queue))
 
     def action_newline(self) -> None:

@@ -35,7 +35,7 @@ class Memory:
         self.entries = [str(entry) for entry in entries][-MAX_ENTRIES:] if isinstance(entries, list) else []
         self._at = len(self.entries)
         self._unsent = ""
-        """What was typed before an earlier message was shown."""
+        """What was typed before another text took its place."""
         self._slot: str | None = None
         """The name of this client's draft in the file, while it is open: each client of a session or directory has its own."""
         self._lock: int | None = None
@@ -50,14 +50,13 @@ class Memory:
             if len(text) <= MAX_ENTRY_CHARS:
                 change_json(self._history_path, lambda known: append(known, text))
         self._at = len(self.entries)
-        self._unsent = ""
 
     def earlier(self, text: str) -> str | None:
         """The message before the one shown; `text` is what stands in the prompt."""
         if self._at == 0:
             return None
         if self._at == len(self.entries):
-            self._unsent = text
+            self.interrupt(text)
         self._at -= 1
         return self.entries[self._at]
 
@@ -66,12 +65,21 @@ class Memory:
         if self._at >= len(self.entries):
             return None
         self._at += 1
-        return self._unsent if self._at == len(self.entries) else self.entries[self._at]
+        return self.resume() if self._at == len(self.entries) else self.entries[self._at]
+
+    def interrupt(self, text: str) -> None:
+        """Remember what was typed, as another text takes its place in the prompt."""
+        self._unsent = "\n".join(filter(None, [self._unsent, text]))
+
+    def resume(self) -> str:
+        """What was typed before another text took its place in the prompt; once."""
+        text, self._unsent = self._unsent, ""
+        return text
 
     def unsent(self, text: str) -> str:
         """What was typed and not sent, when `text` stands in the prompt: an earlier message that is shown is not."""
         is_recalled = self._at < len(self.entries) and text == self.entries[self._at]
-        return self._unsent if is_recalled else text
+        return self._unsent if is_recalled else "\n".join(filter(None, [self._unsent, text]))
 
     def open_draft(self, key: str) -> str:
         """The newest draft of a session or directory that no other client has open, if there is one; it is this client's until
