@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from typing import Any
 
@@ -267,3 +268,9 @@ def text_in_meta(editor: Editor, title: str) -> str:
 def exit_in_meta(editor: Editor, title: str) -> Any:
     """The exit code of a call in `_meta`."""
     return metas_of(editor, title)[-1]["terminal_exit"]["exit_code"]
+
+
+def test_the_program_of_a_terminal_loads_no_protocol() -> None:
+    """It begins with each command that is shown, and the protocol's library takes longer to load than the rest of it."""
+    program = "import sys, jaato.acp.follow; sys.exit('acp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-P", "-c", program], check=False).returncode == 0

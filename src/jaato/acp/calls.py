@@ -15,7 +15,8 @@ from acp.schema import (
 )
 
 from jaato.acp.diffs import MAX_HUNKS, Hunk, absolute, parse_diff
-from jaato.acp.terminals import exit_code_of, terminal_content
+from jaato.acp.outputs import exit_code_of
+from jaato.acp.terminals import terminal_content
 from jaato.cli.output.console import printable, visible
 from jaato.cli.output.wording import call_text, sandbox_text
 from jaato.protocol.events import ToolCallEnd

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from jaato.acp.terminals import HeldOutput, exit_code_of
+from jaato.acp.outputs import HeldOutput, exit_code_of
 from jaato.cli.exit_codes import ERROR, set_encoding
 from jaato.cli.output.console import printable
 from jaato.client.address import Address

@@ -14,13 +14,11 @@ from acp.schema import TerminalToolCallContent
 
 from acp import schema
 from jaato.errors import JaatoError
-from jaato.protocol.messages import ToolResult
 
 TOOLS = ("run",)
 """Tools whose output is shown in a terminal."""
 MAX_TERMINALS = 8
 """How many terminals of one session the editor has at once; the output of further commands is text."""
-MAX_HELD_CHARS = 64_000
 MAX_OUTPUT_BYTES = 1 << 20
 CLOSE_TIMEOUT_S = 10.0
 """How long a terminal may take to show the rest of the output before it is released."""
@@ -60,34 +58,6 @@ def has_display_terminals(capabilities: schema.ClientCapabilities | None) -> boo
 def terminal_content(terminal_id: str) -> TerminalToolCallContent:
     """A terminal as the content of a call."""
     return TerminalToolCallContent(type="terminal", terminal_id=terminal_id)
-
-
-def exit_code_of(result: ToolResult) -> int:
-    """The exit code of a command; 1 for a call that has failed otherwise."""
-    return int(not result.ok) if result.exit_code is None else result.exit_code
-
-
-class HeldOutput:
-    """The output of a call that was not sent yet, the newest of it."""
-
-    def __init__(self) -> None:
-        self.end = 0
-        """How many characters the call has printed."""
-        self._text = ""
-
-    def add(self, offset: int, text: str) -> None:
-        """Add the text at an offset, as far as it is new."""
-        missing, new_end = max(0, offset - self.end), max(self.end, offset + len(text))
-        text = text[max(0, self.end - offset) :]
-        if missing:
-            text = f"\n[… {missing:,} characters are not shown …]\n{text}"
-        self.end = new_end
-        self._text = (self._text + text)[-MAX_HELD_CHARS:]
-
-    def take(self) -> str:
-        """What was not sent yet."""
-        text, self._text = self._text, ""
-        return text
 
 
 class Terminals:

@@ -26,7 +26,8 @@ from jaato.acp.calls import (
     result_content,
     title_of,
 )
-from jaato.acp.terminals import TOOLS, HeldOutput, exit_code_of, terminal_content
+from jaato.acp.outputs import HeldOutput, exit_code_of
+from jaato.acp.terminals import TOOLS, terminal_content
 from jaato.cli.output.console import one_line, printable, visible
 from jaato.cli.output.deltas import DeltaFilter
 from jaato.cli.output.printer import SubagentNames
