@@ -15,6 +15,7 @@ from acp.exceptions import RequestError
 from acp.helpers import text_block
 from acp.stdio import spawn_agent_process
 from tests.cli.environment import CliEnvironment
+from tests.cli.warm import warm
 
 from acp import schema
 
@@ -221,6 +222,13 @@ class Editor(TerminalHost):
             return await self.agent.prompt(session_id=session_id, prompt=[text_block(text)])
 
 
+def agent_command(desk: CliEnvironment, command: list[str] | None, *words: str) -> list[str]:
+    """What starts an agent: a command, or else a fork of a process that has loaded it, where that makes no difference."""
+    if command is None and desk.forks(desk.env):
+        return warm().relay(words)
+    return [*(command or desk.command), *words]
+
+
 @asynccontextmanager
 async def editing(
     desk: CliEnvironment,
@@ -239,7 +247,7 @@ async def editing(
     """An editor that is connected to an agent of its own, which has ended by itself afterwards."""
     editor = editor or (Editor() if choose is None else Editor(choose))
     editor.env, editor.cwd = desk.env, str(desk.work)
-    command = [*(command or desk.command), "acp", *flags]
+    command = agent_command(desk, command, "acp", *flags)
     with open(desk.root / "acp.log", "ab") as log:
         async with spawn_agent_process(
             cast("Any", editor),

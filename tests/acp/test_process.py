@@ -343,7 +343,7 @@ def test_a_killed_agent_leaves_no_process(alone: CliEnvironment) -> None:
     script = alone.script(call("run", command="echo $$ ; exec sleep 300"), say("never"))
 
     async def story() -> int:
-        async with editing(alone, *script, "--no-daemon") as editor:
+        async with editing(alone, *script, "--no-daemon", command=alone.command) as editor:
             session = await editor.new(alone)
             prompt = asyncio.create_task(editor.say(session, "wait"))
             await editor.wait(lambda: editor.of("tool_call_update"))

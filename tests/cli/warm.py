@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import termios
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
@@ -31,11 +31,13 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 MAX_REQUEST_BYTES = 1 << 17
 PACKAGES = (
-    *("jaato.cli", "jaato.cli.commands", "jaato.cli.output", "jaato.cli.repl", "jaato.cli.sources"),
+    *("jaato.cli", "jaato.cli.arguments", "jaato.cli.clients", "jaato.cli.commands", "jaato.cli.output"),
+    *("jaato.cli.repl", "jaato.cli.sources"),
     *("jaato.runtime", "jaato.agent", "jaato.storage", "jaato.client", "jaato.protocol"),
     *(
         "jaato.providers",
         "jaato.server",
+        "jaato.server.sessions",
         "jaato.tools",
         "jaato.tools.filesystem",
     ),
@@ -55,9 +57,12 @@ PACKAGES = (
     *("jaato.plugins.search", "jaato.plugins.subagent", "jaato.plugins.waypoint"),
 )
 OTHERS = (
-    *("jaato.plugins.background", "jaato.plugins.introspection", "jaato.plugins.session"),
-    *("jaato.plugins.shell", "jaato.plugins.todo"),
+    *("jaato.plugins.background", "jaato.plugins.introspection", "jaato.plugins.memory"),
+    *("jaato.plugins.session", "jaato.plugins.shell", "jaato.plugins.skills", "jaato.plugins.todo"),
+    *("jaato.providers.local.download", "jaato.providers.local.models", "jaato.providers.local.wheels"),
     "anyio._backends._asyncio",
+    "tree_sitter_bash",
+    "uvicorn.lifespan.off",
     "websockets.protocol",
     "httpx2",
     "uvicorn",
@@ -65,6 +70,9 @@ OTHERS = (
     "jaato.server.mcp.stdio",
     "jaato.server.mcp.app",
 )
+
+CLIENTS = {"acp": "jaato.acp.command", "tui": "jaato.tui.command"}
+"""What needs an extra, by the command that needs it: loaded before the first one is forked."""
 
 
 def load() -> None:
@@ -80,10 +88,21 @@ def load() -> None:
     gc.freeze()
 
 
-def fork_on_request(path: str, *, leads: bool = False) -> tuple[bytes, list[int]]:
+def load_client(data: bytes) -> None:
+    """Load what the command of a request needs beside that."""
+    args: list[str] = json.loads(data)["args"]
+    command = args[0] if args else "tui"
+    if command in CLIENTS:
+        importlib.import_module(CLIENTS[command])
+        gc.freeze()
+
+
+def fork_on_request(
+    path: str, *, leads: bool = False, prepare: Callable[[bytes], None] | None = None
+) -> tuple[bytes, list[int]]:
     """Fork for each request until the one who started this has gone. In the forked process: returns the request.
 
-    One that `leads` a session of its own is killed with all it has started when its client or this one goes.
+    `prepare` is called with the request first. One that `leads` a session of its own is killed with all it has started when its client or this one goes.
     """
     wake, awake = os.pipe()
     os.set_blocking(awake, False)
@@ -109,6 +128,8 @@ def fork_on_request(path: str, *, leads: bool = False) -> tuple[bytes, list[int]
             if not data:
                 line.close()  # who connected has gone
                 continue
+            if prepare is not None:
+                prepare(data)
             child = os.fork()
             if not child:
                 if leads:
@@ -230,6 +251,10 @@ class Warm:
         request = {"args": args, "env": env, "cwd": str(cwd), "terminal": terminal, "without": without}
         return Forked(self._path, request, more, **streams)
 
+    def relay(self, args: Sequence[str]) -> list[str]:
+        """What starts a command for those that start it themselves: a small program has it forked, and waits for it."""
+        return [sys.executable, "-I", "-S", str(Path(__file__).with_name("relay.py")), self._path, *args]
+
     def run(
         self, args: list[str], *, data: bytes | None, cwd: Path, env: dict[str, str], timeout_s: float
     ) -> subprocess.CompletedProcess[bytes]:
@@ -284,7 +309,7 @@ def warm() -> Warm:
 def main() -> None:
     """Serve; and in each forked process, be its command."""
     load()
-    data, descriptors = fork_on_request(sys.argv[1])
+    data, descriptors = fork_on_request(sys.argv[1], prepare=load_client)
     become(json.loads(data), descriptors)
 
 

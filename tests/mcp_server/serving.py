@@ -24,7 +24,6 @@ from jaato.storage.sqlite import SqliteStore
 from jaato.tools.tool import Tool
 
 ROOT = Path(__file__).parents[2]
-RELAY = str(Path(__file__).with_name("relay.py"))
 ERAS = ("legacy", "auto")
 """How the SDK's client speaks the protocol with the handshake, and the one without."""
 
@@ -93,10 +92,7 @@ class House:
 
     def parameters(self, *flags: str, fresh: bool = False) -> StdioServerParameters:
         """The same, as the SDK's client wants it; one that is not fresh is forked at the word of a small program."""
-        if fresh:
-            command, *args = self.command(*flags)
-        else:
-            command, args = sys.executable, ["-I", "-S", RELAY, warm()._path, *self.words(*flags)]
+        command, *args = self.command(*flags) if fresh else warm().relay(self.words(*flags))
         return StdioServerParameters(command=command, args=args, env=self.env, cwd=self.work)
 
     def client(self, mode: str, *flags: str, fresh: bool = False, **more: Any) -> Client:
