@@ -19,6 +19,7 @@ import httpx2
 import openai
 import pytest
 from tests.chat_api.api import serving
+from tests.cli.warm import warm
 
 from jaato.protocol.events import ToolCallEnd, ToolCallStart, TurnCompleted
 from jaato.providers.scripted import ScriptedCall, Step
@@ -184,9 +185,9 @@ def daemon(
     }
     work = root / "work"
     work.mkdir(exist_ok=True)
-    process = subprocess.Popen(
+    process = warm().start(
         [
-            *(sys.executable, "-m", "jaato", "serve", "--ipc-socket", str(root / "s.sock")),
+            *("serve", "--ipc-socket", str(root / "s.sock")),
             *("--web-socket", f"127.0.0.1:{port}", "--openai-workspace", str(work)),
         ],
         env=env,
@@ -252,12 +253,9 @@ def test_a_restarted_server_knows_the_chat(tmp_path: Path) -> None:
         messages += [{"role": "assistant", "content": ""}, {"role": "user", "content": "three"}]
         answer = sdk.chat.completions.create(model="jaato", messages=messages, extra_headers=chat)
         assert answer.choices[0].message.content == "Three."
-        listed = subprocess.run(
-            [sys.executable, "-m", "jaato", "sessions", "list", "--all", "--json"],
-            env={"HOME": str(tmp_path), "PATH": environment()["PATH"]},
-            capture_output=True,
-            check=True,
-        )
+        env = {"HOME": str(tmp_path), "PATH": environment()["PATH"]}
+        listing = ["sessions", "list", "--all", "--json"]
+        listed = warm().run(listing, data=None, cwd=tmp_path, env=env, timeout_s=20)
         assert len(json.loads(listed.stdout)) == 1
 
 

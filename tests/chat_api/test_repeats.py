@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +14,7 @@ import openai
 import pytest
 from tests.chat_api.api import Api, serving
 from tests.chat_api.test_life import daemon
+from tests.cli.warm import warm
 
 from jaato.client import state
 from jaato.protocol.events import MessageUser, ToolCallStart
@@ -255,13 +254,10 @@ def test_a_server_that_is_killed_in_mid_answer(tmp_path: Path, chat: dict[str, s
     rules = tmp_path / "work/.jaato/permissions.json"
     rules.parent.mkdir()
     rules.write_text(json.dumps({"version": 1, "whitelist": {"patterns": ["run(sh wait.sh)"]}}))
-    subprocess.run(
-        [sys.executable, "-m", "jaato", "permissions", "trust"],
-        cwd=tmp_path / "work",
-        env={"HOME": str(tmp_path), "PATH": environment()["PATH"]},
-        check=True,
-        capture_output=True,
-    )
+    env = {"HOME": str(tmp_path), "PATH": environment()["PATH"]}
+    trusting = ["permissions", "trust"]
+    trusted = warm().run(trusting, data=None, cwd=tmp_path / "work", env=env, timeout_s=20)
+    assert trusted.returncode == 0
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with ThreadPoolExecutor(1) as pool, daemon(tmp_path, script, port) as (process, sdk):

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -128,34 +128,36 @@ class CliEnvironment:
     @contextmanager
     def serving(self) -> Iterator[CliEnvironment]:
         """A server at the usual place, whose path is short, while the body runs; it has a log as `--daemon` gives it one."""
-        with tempfile.TemporaryDirectory(prefix="jaato-") as runtime:
+        with tempfile.TemporaryDirectory(prefix="jaato-") as runtime, ExitStack() as self._servers:
             self.env["XDG_RUNTIME_DIR"] = runtime
             self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-            log = self.state / "server.log"
-            reading, writing = os.pipe()
-            with os.fdopen(reading) as ready, log.open("ab") as out:
-                process = warm().start(
-                    ["serve", "--idle-after", "300", "--log", str(log)],
-                    cwd=Path("/"),
-                    env={**self.env, "JAATO_READY_FD": "3"},
-                    more=(writing,),
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=out,
-                )
-                os.close(writing)
-                said = ready.readline()
-            with process:
-                assert "serving at" in said, log.read_text()
-                self.served = True
-                try:
-                    yield self
-                finally:
-                    self.run("serve", "--stop")
-                    try:
-                        process.wait(TIMEOUT_S)
-                    finally:
-                        process.kill()  # so that one that does not stop holds nobody up
+            self.start_server()
+            self.served = True
+            try:
+                yield self
+            finally:
+                self.run("serve", "--stop")
+
+    def start_server(self) -> None:
+        """Start a server, also again after one was killed; it is there afterwards, and `serving` stops it in the end."""
+        log = self.state / "server.log"
+        reading, writing = os.pipe()
+        with os.fdopen(reading) as ready, log.open("ab") as out:
+            process = warm().start(
+                ["serve", "--idle-after", "300", "--log", str(log)],
+                cwd=Path("/"),
+                env={**self.env, "JAATO_READY_FD": "3"},
+                more=(writing,),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+            )
+            os.close(writing)
+            said = ready.readline()
+        self._servers.enter_context(process)
+        self._servers.callback(process.kill)  # so that one that does not stop holds nobody up
+        self._servers.callback(process.wait, TIMEOUT_S)
+        assert "serving at" in said, log.read_text()
 
     def kill_server(self) -> None:
         """End the server at once, as a crash would."""
@@ -165,11 +167,6 @@ class CliEnvironment:
         os.kill(int(found[1]), signal.SIGKILL)
         while alive(int(found[1])):
             time.sleep(0.01)
-
-    def start_server(self) -> None:
-        """Start a server again after one was killed; `serving` stops it in the end."""
-        started = self.run("serve", "--daemon")
-        assert started.returncode == 0, started.stderr
 
     def wait_for(self, name: str) -> None:
         """Wait until a file of the workspace exists."""

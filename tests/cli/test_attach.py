@@ -178,7 +178,7 @@ def test_a_server_that_dies_in_mid_turn(served: CliEnvironment) -> None:
         one.expect("Lost the connection to the server")
         assert "(cut off) shared" in served.run("sessions", "list").stdout
         assert '"standing":"cut off"' in served.run("sessions", "list", "--json").stdout.replace(": ", ":")
-        assert served.run("serve", "--daemon").returncode == 0
+        served.start_server()
         one.expect("Reconnected")
         one.expect("was cut off|interrupted")
         with attached(served, "shared") as two:

@@ -20,7 +20,7 @@ def test_what_a_server_has_open(served: CliEnvironment) -> None:
         one.sendline("work")
         one.expect("> run sleep 60")
         served.kill_server()
-        assert served.run("serve", "--daemon").returncode == 0
+        served.start_server()
         one.expect("Reconnected")
         one.expect("calls that had started are not repeated.*resumes it")
         assert "has left" not in one.before

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -16,18 +14,6 @@ from tests.cli.environment import CliEnvironment, call, say
 from tests.cli.terminal import leave, talking
 
 WRITES = ("--profile", "workspace-write")
-
-
-@contextmanager
-def in_a_server(desk: CliEnvironment) -> Iterator[None]:
-    """A server in the background, which has the environment's sessions."""
-    with tempfile.TemporaryDirectory(prefix="jaato-") as runtime:
-        desk.env["XDG_RUNTIME_DIR"] = runtime
-        assert desk.run("serve", "--daemon").returncode == 0
-        try:
-            yield
-        finally:
-            desk.run("serve", "--stop")
 
 
 def test_a_command_by_hand_reads_and_changes_nothing(desk: CliEnvironment) -> None:
@@ -210,7 +196,7 @@ def test_permissions_explain_takes_the_same_flags(desk: CliEnvironment) -> None:
 @pytest.mark.parametrize("served", [False, True])
 def test_the_mode_of_a_conversation(desk: CliEnvironment, served: bool) -> None:
     """It is told at the start with the back end, changed by `/mode`, in the log, and the session goes on in it."""
-    with in_a_server(desk) if served else nullcontext():
+    with desk.serving() if served else nullcontext():
         with talking(desk, *desk.script(say("Over.")), "--allow-domain", "pypi.org") as child:
             child.expect(r"mode ask, sandbox \w+.*pypi\.org")
             child.expect("> $")
@@ -284,7 +270,7 @@ def test_a_question_says_what_a_yes_opens(desk: CliEnvironment, served: bool) ->
         call("run", command="touch away", need=["full"], reason="to look"),
         say("Over."),
     ]
-    with in_a_server(desk) if served else nullcontext(), talking(desk, *desk.script(*steps)) as child:
+    with desk.serving() if served else nullcontext(), talking(desk, *desk.script(*steps)) as child:
         child.expect("> $")
         child.sendline("go")
         for line in ("yes allows:", "workspace-write: may", "network: pypi.org", f"may change {beside}"):

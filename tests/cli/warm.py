@@ -102,7 +102,8 @@ def fork_on_request(
 ) -> tuple[bytes, list[int]]:
     """Fork for each request until the one who started this has gone. In the forked process: returns the request.
 
-    `prepare` is called with the request first. One that `leads` a session of its own is killed with all it has started when its client or this one goes.
+    `prepare` is called with the request first. One that `leads` a session of its own is killed with all it has started
+    when its client or this one goes.
     """
     wake, awake = os.pipe()
     os.set_blocking(awake, False)

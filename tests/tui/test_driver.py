@@ -51,7 +51,7 @@ def test_bytes_may_come_one_at_a_time() -> None:
 def test_no_byte_and_no_paste_is_read_as_a_key_it_is_not(tmp_path: Path) -> None:
     """A byte that is no UTF-8 is a character like any other; colours in a paste send none of its lines."""
     desk = CliEnvironment(tmp_path)
-    with terminal(desk, *desk.command, "tui", "--no-daemon", *desk.script(say("Answer."))) as child:
+    with terminal(desk, "tui", "--no-daemon", *desk.script(say("Answer."))) as child:
         child.expect("ready")
         os.write(child.child_fd, b"\xff\xfe|")
         child.expect("\ufffd\ufffd|")

@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pexpect
 import psutil
 import pytest
 from tests.cli.environment import CliEnvironment, call, say
+from tests.cli.terminal import Talk
 
 from jaato.tui.questions.panel import GUARD_S
 
@@ -25,12 +26,16 @@ TIMEOUT_S = 60
 
 
 @contextmanager
-def terminal(desk: CliEnvironment, *command: str, **environ: str) -> Iterator[Any]:
-    """A program in a pseudo-terminal of 80 by 24."""
+def terminal(desk: CliEnvironment, *args: str, start: Sequence[str] = (), **environ: str) -> Iterator[Any]:
+    """A `jaato` in a pseudo-terminal of 80 by 24; what `start`s it is an interpreter of its own."""
     env = {**desk.env, "TERM": "xterm-256color", **environ}
-    child = pexpect.spawn(
-        command[0],
-        list(command[1:]),
+    kind: type[pexpect.spawn] = pexpect.spawn
+    if not start and desk.forks(env):
+        start, kind = (sys.executable,), Talk
+    program, *words = [*(start or desk.command), *args]
+    child = kind(
+        program,
+        words,
         cwd=str(desk.work),
         env=env,
         encoding="utf-8",
@@ -76,13 +81,13 @@ def test_without_a_command_it_starts_a_server_and_opens(tmp_path: Path) -> None:
     desk.env["JAATO_PROVIDER"] = "scripted"
     desk.env["JAATO_MODEL"] = desk.script(say("Hello **you**."))[-1]
     try:
-        with terminal(desk, sys.executable, "-m", "jaato") as child:
+        with terminal(desk, start=desk.command) as child:
             child.expect("ready")
             child.send("hi\r")
             expect_all(child, "Hello", "tokens in", "ready")
             leave(child)
             assert re.search(r"jaato: `jaato tui --session s\w+` resumes the session", child.before)
-        with terminal(desk, sys.executable, "-m", "jaato", "-c") as child:
+        with terminal(desk, "-c") as child:
             expect_all(child, "Session without a name", "Hello", "ready")
             leave(child)
         assert "serving at" in desk.run("serve", "--status").stdout
@@ -95,7 +100,7 @@ def test_it_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
     """kill -9 in mid-turn: the client reconnects, says what was interrupted, and goes on."""
     with CliEnvironment(tmp_path).serving() as desk:
         script = desk.script(call("run", command="touch begun; sleep 100"), say("Gone on."), say("Second."))
-        with terminal(desk, *desk.command, "tui", *script, "--yes") as child:
+        with terminal(desk, "tui", *script, "--yes") as child:
             child.expect("ready")
             child.send("work\r")
             desk.wait_for("begun")
@@ -116,7 +121,7 @@ def test_a_turn_continues_after_leaving_and_is_joined_again(tmp_path: Path) -> N
     with CliEnvironment(tmp_path).serving() as desk:
         command = "touch begun; until [ -e go ]; do sleep 0.05; done"
         script = desk.script(call("run", command=command), say("All over."))
-        with terminal(desk, *desk.command, "tui", *script, "--yes") as child:
+        with terminal(desk, "tui", *script, "--yes") as child:
             child.expect("ready")
             child.send("work\r")
             desk.wait_for("begun")
@@ -126,7 +131,9 @@ def test_a_turn_continues_after_leaving_and_is_joined_again(tmp_path: Path) -> N
         socket = Path(desk.env["XDG_RUNTIME_DIR"]) / "jaato" / "jaato.sock"
         found = re.search(r"serving at (\S+)", desk.run("serve", "--status").stdout)
         where = found[1] if found is not None else str(socket)
-        with terminal(desk, sys.executable, str(ROOT / "rich_client.py"), "--connect", where) as child:
+        with terminal(
+            desk, "--connect", where, start=[sys.executable, str(ROOT / "rich_client.py")]
+        ) as child:
             child.expect("until")
             (desk.work / "go").touch()
             expect_all(child, "All over.", "ready")
@@ -140,7 +147,7 @@ def test_screen_readers_get_plain_lines(tmp_path: Path, how: str) -> None:
     words = ["--accessible"] if how == "option" else []
     environ = {} if how == "option" else {"ACCESSIBLE": "1"}
     script = desk.script(say("Hello."))
-    with terminal(desk, *desk.command, "tui", "--no-daemon", *words, *script, **environ) as child:
+    with terminal(desk, "tui", "--no-daemon", *words, *script, **environ) as child:
         child.expect("> ")
         child.send("hi\r")
         child.expect("Hello.")
@@ -154,14 +161,12 @@ def test_screen_readers_get_plain_lines(tmp_path: Path, how: str) -> None:
 def test_it_says_what_is_missing(tmp_path: Path) -> None:
     """A server that is not there, and a session that does not exist: a message and an exit code, the terminal as it was."""
     desk = CliEnvironment(tmp_path)
-    with terminal(desk, *desk.command, "tui", "--connect", str(tmp_path / "none.sock")) as child:
+    with terminal(desk, "tui", "--connect", str(tmp_path / "none.sock")) as child:
         child.expect(pexpect.EOF)
         child.close()
         assert child.exitstatus == 1
         assert "No server" in child.before or "no server" in child.before
-    with terminal(
-        desk, *desk.command, "tui", "--no-daemon", "-s", "nothing", *desk.script(say("x"))
-    ) as child:
+    with terminal(desk, "tui", "--no-daemon", "-s", "nothing", *desk.script(say("x"))) as child:
         child.expect(pexpect.EOF)
         child.close()
         assert child.exitstatus not in (0, None)
@@ -173,7 +178,7 @@ def test_without_colours_there_are_none(tmp_path: Path) -> None:
     desk = CliEnvironment(tmp_path)
     script = desk.script(say("# Words\n\n```python\nx = 1\n```"))
     written = io.StringIO()
-    with terminal(desk, *desk.command, "tui", "--no-daemon", *script, NO_COLOR="1") as child:
+    with terminal(desk, "tui", "--no-daemon", *script, NO_COLOR="1") as child:
         child.logfile_read = written
         child.expect("ready")
         child.send("hi\r")
@@ -188,7 +193,7 @@ def test_without_colours_there_are_none(tmp_path: Path) -> None:
 def test_a_signal_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
     """SIGTERM: the screen is restored, and the program ends."""
     desk = CliEnvironment(tmp_path)
-    with terminal(desk, *desk.command, "tui", "--no-daemon", *desk.script(say("x"))) as child:
+    with terminal(desk, "tui", "--no-daemon", *desk.script(say("x"))) as child:
         child.expect("ready")
         child.kill(signal.SIGTERM)
         child.expect(re.escape("\x1b[?1049l"))
@@ -213,7 +218,7 @@ def test_a_fault_leaves_the_terminal_and_the_draft_as_they_were(tmp_path: Path) 
     """An exception in a handler: the screen is restored, the traceback shows no values, the draft is kept."""
     desk = CliEnvironment(tmp_path)
     words = ["tui", "--no-daemon", *desk.script(say("x"))]
-    with terminal(desk, sys.executable, "-c", CRASH, *words) as child:
+    with terminal(desk, *words, start=[sys.executable, "-c", CRASH]) as child:
         child.expect("ready")
         child.send("my draft")
         child.expect("draft")
@@ -225,7 +230,7 @@ def test_a_fault_leaves_the_terminal_and_the_draft_as_they_were(tmp_path: Path) 
         child.expect(pexpect.EOF)
         child.close()
         assert child.exitstatus == 1
-    with terminal(desk, *desk.command, *words) as child:
+    with terminal(desk, *words) as child:
         expect_all(child, "my draft", "ready")
         leave(child)
 
@@ -234,7 +239,7 @@ def test_a_closed_terminal_leaves_no_process(tmp_path: Path) -> None:
     """The terminal is closed while a tool runs in the client's own process: both end."""
     desk = CliEnvironment(tmp_path)
     script = desk.script(call("run", command="touch begun; sleep 987"), say("x"))
-    with terminal(desk, *desk.command, "tui", "--no-daemon", *script, "--yes") as child:
+    with terminal(desk, "tui", "--no-daemon", *script, "--yes") as child:
         child.expect("ready")
         child.send("go\r")
         desk.wait_for("begun")
@@ -250,7 +255,7 @@ def test_a_closed_terminal_leaves_no_process(tmp_path: Path) -> None:
 def test_it_is_suspended_and_drawn_again(tmp_path: Path) -> None:
     """Stopped, the screen is the shell's; continued, all of it is drawn again."""
     desk = CliEnvironment(tmp_path)
-    with terminal(desk, *desk.command, "tui", "--no-daemon", *desk.script(say("x"))) as child:
+    with terminal(desk, "tui", "--no-daemon", *desk.script(say("x"))) as child:
         child.expect("ready")
         child.kill(signal.SIGTSTP)
         child.expect(re.escape("\x1b[?1049l"))
@@ -279,7 +284,7 @@ while test ! -e saved; do sleep 0.05; done
         call("run", command="for one in $(seq 25); do echo $one; sleep 0.04; done; touch over"),
         say("Done."),
     )
-    words = [*desk.command, "tui", "--no-daemon", *steps, "--yes"]
+    words = ["tui", "--no-daemon", *steps, "--yes"]
     with terminal(desk, *words, EDITOR=f"'{editor}' 'two words'") as child:
         child.expect("ready")
         child.send("go\r")
@@ -306,7 +311,7 @@ def test_without_a_provider_it_says_what_to_do(tmp_path: Path) -> None:
     desk = CliEnvironment(tmp_path)
     for name in [name for name in desk.env if name.endswith("_API_KEY") or name == "JAATO_PROVIDER"]:
         del desk.env[name]
-    with terminal(desk, sys.executable, "-m", "jaato", "--no-daemon") as child:
+    with terminal(desk, "--no-daemon") as child:
         child.expect("has to be downloaded")
         child.send("n")
         child.expect(re.escape("\x1b[?1049l"))
@@ -316,7 +321,7 @@ def test_without_a_provider_it_says_what_to_do(tmp_path: Path) -> None:
         child.expect(pexpect.EOF)
         child.close()
         assert child.exitstatus == 2
-    with terminal(desk, sys.executable, "-m", "jaato", "--no-daemn") as child:
+    with terminal(desk, "--no-daemn") as child:
         child.expect("--no-daemn")
         child.expect(pexpect.EOF)
         child.close()
@@ -327,7 +332,7 @@ def test_a_message_starts_the_server_again(tmp_path: Path) -> None:
     """The server was killed and nothing starts it: the status says what does, and the message is answered."""
     desk = desk_with_runtime(tmp_path)
     try:
-        with terminal(desk, *desk.command, "tui", *desk.script(say("First."), say("Second."))) as child:
+        with terminal(desk, "tui", *desk.script(say("First."), say("Second."))) as child:
             child.expect("ready")
             child.send("hi\r")
             child.expect("First.")
@@ -349,7 +354,7 @@ def test_an_answer_that_no_server_has_taken_starts_one(tmp_path: Path) -> None:
     desk = desk_with_runtime(tmp_path)
     script = desk.script(call("run", command="echo once >> log.txt", need=["write"]), say("It is done."))
     try:
-        with terminal(desk, *desk.command, "tui", *script) as child:
+        with terminal(desk, "tui", *script) as child:
             child.expect("ready")
             child.send("go\r")
             child.expect("May run run")
@@ -374,7 +379,7 @@ def test_a_message_that_waits_for_the_connection_is_no_lost_one(tmp_path: Path) 
     with CliEnvironment(tmp_path).serving() as desk:
         socket = str(Path(desk.env["XDG_RUNTIME_DIR"]) / "jaato" / "jaato.sock")
         words = ["tui", "--connect", socket, *desk.script(say("First."))]
-        with terminal(desk, *desk.command, *words) as child:
+        with terminal(desk, *words) as child:
             child.expect("ready")
             desk.kill_server()
             child.expect("reconnecting")
@@ -383,7 +388,7 @@ def test_a_message_that_waits_for_the_connection_is_no_lost_one(tmp_path: Path) 
             child.kill(signal.SIGTERM)
             child.expect(pexpect.EOF)
         desk.start_server()
-        with terminal(desk, *desk.command, *words) as child:
+        with terminal(desk, *words) as child:
             expect_all(child, "take this", "ready")
             leave(child)
 
@@ -392,7 +397,7 @@ def test_a_message_that_waits_for_the_connection_is_no_lost_one(tmp_path: Path) 
 def test_a_terminal_that_cannot_show_it_gets_plain_lines(tmp_path: Path, environ: dict[str, str]) -> None:
     """A message says why, and nothing is drawn."""
     desk = CliEnvironment(tmp_path)
-    with terminal(desk, *desk.command, "tui", "--no-daemon", *desk.script(say("Hello.")), **environ) as child:
+    with terminal(desk, "tui", "--no-daemon", *desk.script(say("Hello.")), **environ) as child:
         child.expect("Plain lines are used")
         child.expect("Ctrl-D leaves")
         child.send("hi\r")
@@ -403,7 +408,7 @@ def test_a_terminal_that_cannot_show_it_gets_plain_lines(tmp_path: Path, environ
 def test_nothing_is_written_at_rest(tmp_path: Path) -> None:
     """No cursor blinks and no spinner turns: a client that waits for a message costs nothing."""
     desk = CliEnvironment(tmp_path)
-    with terminal(desk, *desk.command, "tui", "--no-daemon", *desk.script(say("x"))) as child:
+    with terminal(desk, "tui", "--no-daemon", *desk.script(say("x"))) as child:
         child.expect("ready")
         assert any(child.expect([pexpect.TIMEOUT, ".+"], timeout=2) == 0 for _ in range(20))
         leave(child)
@@ -412,7 +417,7 @@ def test_nothing_is_written_at_rest(tmp_path: Path) -> None:
 def test_a_message_that_the_server_does_not_take_is_shown(tmp_path: Path) -> None:
     """The server is silent: the message is shown as waiting, and is a draft again for one who leaves then."""
     with CliEnvironment(tmp_path).serving() as desk:
-        words = [*desk.command, "tui", *desk.script(say("First."))]
+        words = ["tui", *desk.script(say("First."))]
         found = re.search(r"process (\d+)", desk.run("serve", "--status").stdout)
         assert found is not None
         with terminal(desk, *words) as child:
@@ -433,7 +438,7 @@ def test_it_ends_while_a_list_waits_for_the_server(tmp_path: Path) -> None:
     """The server does not answer: the list of sessions takes keys, and Ctrl+C twice ends the program."""
     with (
         CliEnvironment(tmp_path).serving() as desk,
-        terminal(desk, *desk.command, "tui", *desk.script(say("x"))) as child,
+        terminal(desk, "tui", *desk.script(say("x"))) as child,
     ):
         child.expect("ready")
         found = re.search(r"process (\d+)", desk.run("serve", "--status").stdout)
