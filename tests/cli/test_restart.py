@@ -239,7 +239,7 @@ def test_a_run_that_missed_a_thousand_entries_has_every_text(served: CliEnvironm
     command = {"name": "run", "arguments": {"command": "touch begun; sleep 1"}}
     replies = [
         say(f"{number:03} {'.' * 30_000}\n")
-        | {"calls": [{"name": "list_tools", "arguments": {"query": f"{number} {one}"}} for one in range(6)]}
+        | {"calls": [{"name": "list_tools", "arguments": {"limit": 6 * number + one}} for one in range(6)]}
         for number in range(150)
     ]
     script = served.script(say("Hello.\n") | {"calls": [command]}, *replies, say("The end."))

@@ -27,9 +27,7 @@ LAST = "The end." + " and more" * 50_000
 def looks(count: int) -> list[Step]:
     """Replies without text, each with six calls: seven entries."""
     return [
-        Step(
-            calls=[ScriptedCall("list_tools", {"query": f"tool {6 * reply + number}"}) for number in range(6)]
-        )
+        Step(calls=[ScriptedCall("list_tools", {"limit": 6 * reply + number}) for number in range(6)])
         for reply in range(count)
     ]
 

@@ -17,7 +17,7 @@ desk = desk_fixture
 
 def flags(desk: CliEnvironment, count: int = 12) -> list[str]:
     """A priced model that makes so many calls of 1,020 tokens each."""
-    steps = [call("list_tools", query=str(number)) for number in range(count)]
+    steps = [call("list_tools", limit=number) for number in range(count)]
     path = desk.root / "budget.json"
     path.write_text(json.dumps({"steps": [*steps, say("Done.")], "price_input": 2.0, "price_output": 10.0}))
     return ["--provider", "scripted", "--model", str(path)]
@@ -126,7 +126,7 @@ def test_amounts_are_typed_at_the_terminal(
 @pytest.mark.parametrize("served", [False, True])
 def test_a_run_that_repeats_itself_stops_with_5(desk: CliEnvironment, served: bool) -> None:
     """The model is told first; with no one to ask the turn ends. The setting turns it off."""
-    script = [call("list_tools", query="tea") for _ in range(12)]
+    script = [call("list_tools", category="tea") for _ in range(12)]
     with desk.serving() if served else nullcontext():
         code, found = document(desk, *desk.script(*script, say("Done.")))
         assert (code, found["reason"], found["model_calls"]) == (5, "limit", 10)
@@ -141,7 +141,7 @@ def test_a_run_that_repeats_itself_stops_with_5(desk: CliEnvironment, served: bo
 @pytest.mark.parametrize("served", [False, True])
 def test_what_to_do_instead_is_typed_at_the_terminal(desk: CliEnvironment, served: bool) -> None:
     """The answer reaches the agent as a message of the user, and the turn goes on."""
-    script = [*[call("list_tools", query="tea") for _ in range(10)], say("Coffee it is.")]
+    script = [*[call("list_tools", category="tea") for _ in range(10)], say("Coffee it is.")]
     with desk.serving() if served else nullcontext(), talking(desk, *desk.script(*script)) as child:
         child.expect("Ctrl-D leaves")
         child.send("find tea\r")

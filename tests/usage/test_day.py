@@ -218,7 +218,7 @@ def test_sessions_at_the_same_time_do_not_pass_the_day_together(tmp_path: Path, 
 
 def test_processes_at_the_same_time_do_not_pass_the_day_together(desk: CliEnvironment) -> None:
     """Four programs with the same store."""
-    steps = [call("list_tools", query=str(number)) for number in range(12)]
+    steps = [call("list_tools", limit=number) for number in range(12)]
     path = desk.root / "day.json"
     path.write_text(json.dumps({"steps": [*steps, {"text": "Done."}]}))
     flags = ["--provider", "scripted", "--model", str(path), "--budget", "14k tokens per day"]
