@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from tests.cli.warm import warm
 from tests.security.auth_server import Keep, status
 
 from jaato.client.websocket import Closed
@@ -39,8 +40,9 @@ def who() -> Iterator[int]:
 
 def run_web(keep: Keep, *flags: str) -> subprocess.CompletedProcess[str]:
     """`jaato web` for this server."""
-    words = [*keep.command()[:3], "web", "--ipc-socket", str(keep.path), *flags]
-    return subprocess.run(words, env=keep.env, capture_output=True, text=True, check=False)
+    words = ["web", "--ipc-socket", str(keep.path), *flags]
+    made = warm().run(words, data=None, cwd=Path.cwd(), env=keep.env, timeout_s=60)
+    return subprocess.CompletedProcess(words, made.returncode, made.stdout.decode(), made.stderr.decode())
 
 
 def link_of(keep: Keep, *flags: str) -> tuple[str, str]:
