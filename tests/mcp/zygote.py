@@ -7,6 +7,8 @@ of the conformance suite, and gets one back.
 
 from __future__ import annotations
 
+import gc
+import importlib
 import json
 import os
 import signal
@@ -19,6 +21,15 @@ from typing import Any, NamedTuple
 
 AT_ONCE = 6
 """How many connections are served at the same time; the suite asks for everything at once."""
+MODULES = (
+    *("anyio._backends._asyncio", "concurrent.futures.thread", "encodings.utf_8_sig", "httpx2", "httpcore2"),
+    *("jsonschema_rs", "keyring.backends.fail", "mcp.client.auth", "mcp.client.session"),
+    *("mcp.client.streamable_http", "jaato.cli.arguments.servers", "jaato.cli.sources.mcp"),
+    *("jaato.plugins.mcp.client", "jaato.plugins.mcp.http_transport", "jaato.plugins.mcp.oauth.callback"),
+    *("jaato.plugins.mcp.oauth.login", "jaato.plugins.mcp.oauth.requests"),
+    *("jaato.tools.permissions.evaluation", "jaato.tools.processes.environment", "tests.mcp.scenarios"),
+)
+"""What the commands import, loaded once; none of it starts a thread."""
 
 
 class Done(NamedTuple):
@@ -31,14 +42,10 @@ class Done(NamedTuple):
 
 def main(path: str, browser: str) -> None:
     """Load everything, then serve until the parent ends it."""
-    import httpx2  # noqa: F401
-    import mcp.client.session
-    import mcp.client.streamable_http  # noqa: F401
-
-    import jaato.cli.sources.mcp
-    import jaato.plugins.mcp.client
-    import jaato.plugins.mcp.http_transport  # noqa: F401
-
+    for name in MODULES:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen(64)
