@@ -16,14 +16,14 @@ from jaato.providers.local.provider import LocalProvider
 from jaato.settings import environment
 
 
-def test_a_new_process_restores_the_fixed_prompt(small_model: Path, tmp_path: Path) -> None:
+def test_a_new_process_restores_the_fixed_prompt(shallow_model: Path, tmp_path: Path) -> None:
     """The state of the fixed prompt is kept on disk, for its owner alone, and spares the next process the
     reading."""
 
     async def main() -> None:
         cached: list[int] = []
         for _ in range(2):
-            provider = LocalProvider(small_model, cache_dir=tmp_path, context_tokens=2048, threads=1)
+            provider = LocalProvider(shallow_model, cache_dir=tmp_path, context_tokens=2048, threads=1)
             progress = reply_of(await chunks_of(provider, asked("Hi", TOOLS, max_output_tokens=5)))
             assert progress.usage is not None
             cached.append(progress.usage.cached_input_tokens)
@@ -36,12 +36,12 @@ def test_a_new_process_restores_the_fixed_prompt(small_model: Path, tmp_path: Pa
     anyio.run(main)
 
 
-def test_a_damaged_state_is_as_if_there_were_none(small_model: Path, tmp_path: Path) -> None:
+def test_a_damaged_state_is_as_if_there_were_none(shallow_model: Path, tmp_path: Path) -> None:
     """A state file that cannot be restored costs time, not the turn."""
 
     async def main() -> None:
         for _ in range(2):
-            provider = LocalProvider(small_model, cache_dir=tmp_path, context_tokens=2048, threads=1)
+            provider = LocalProvider(shallow_model, cache_dir=tmp_path, context_tokens=2048, threads=1)
             reply_of(await chunks_of(provider, asked("Hi", max_output_tokens=3)))
             await provider.aclose()
             for path in (tmp_path / "prompts").iterdir():
@@ -69,11 +69,11 @@ def test_nothing_listens_once_the_model_is_loaded(provider: LocalProvider) -> No
     assert environment()["OMP_WAIT_POLICY"] == "PASSIVE"
 
 
-def test_a_model_of_less_context_says_how_much_it_has(small_model: Path) -> None:
+def test_a_model_of_less_context_says_how_much_it_has(shallow_model: Path) -> None:
     """A model that was trained for less than is set up refuses a longer conversation with its own bound."""
 
     async def main() -> None:
-        provider = LocalProvider(small_model, threads=1)
+        provider = LocalProvider(shallow_model, threads=1)
         with pytest.raises(ContextOverflow, match="reads 8192"):
             await chunks_of(provider, asked("word " * 8_300))
         await provider.aclose()
@@ -111,7 +111,7 @@ def test_without_the_engine_the_extra_is_named(small_model: Path, monkeypatch: p
     anyio.run(main)
 
 
-def test_a_process_can_end_in_the_middle_of_a_turn(small_model: Path) -> None:
+def test_a_process_can_end_in_the_middle_of_a_turn(shallow_model: Path) -> None:
     """A program that leaves without closing the provider ends normally."""
     program = (
         "import sys, anyio; from pathlib import Path\n"
@@ -127,7 +127,7 @@ def test_a_process_can_end_in_the_middle_of_a_turn(small_model: Path) -> None:
     )
     source = str(Path(__file__).parents[2] / "src")
     done = subprocess.run(
-        [sys.executable, "-c", program, str(small_model)],
+        [sys.executable, "-c", program, str(shallow_model)],
         env={**environment(), "PYTHONPATH": source},
         capture_output=True,
         text=True,

@@ -68,10 +68,11 @@ def test_stopped_reading_ends_within_a_batch(small_model: Path) -> None:
         engine.close()
 
 
-def test_reading_is_shown_where_it_takes_long(provider: LocalProvider) -> None:
+def test_reading_is_shown_where_it_takes_long(shallow_model: Path) -> None:
     """A long prompt is shown batch by batch up to its end; one that is in memory, or short, is not."""
 
     async def main() -> None:
+        provider = LocalProvider(shallow_model, context_tokens=2048, threads=1)
         chunks = await chunks_of(provider, asked(LONG, max_output_tokens=3))
         shown = [chunk for chunk in chunks if isinstance(chunk, PromptProgress)]
         assert len(shown) > WORDS // BATCH_TOKENS
@@ -79,17 +80,18 @@ def test_reading_is_shown_where_it_takes_long(provider: LocalProvider) -> None:
         assert shown[-1].done == shown[-1].total > WORDS
         again = await chunks_of(provider, asked(LONG, max_output_tokens=3))
         assert not [chunk for chunk in again if isinstance(chunk, PromptProgress)]
+        await provider.aclose()
 
     anyio.run(main)
 
 
-def test_reading_continues_where_it_was_stopped(small_model: Path, tmp_path: Path) -> None:
+def test_reading_continues_where_it_was_stopped(shallow_model: Path, tmp_path: Path) -> None:
     """A cancelled reading of the fixed prompt is kept, for a new process to continue; the finished one replaces it."""
 
     async def main() -> None:
         began: list[int] = []
         for stops in (True, False):
-            provider = LocalProvider(small_model, cache_dir=tmp_path, context_tokens=2048, threads=1)
+            provider = LocalProvider(shallow_model, cache_dir=tmp_path, context_tokens=2048, threads=1)
             with anyio.CancelScope() as scope:
                 async for chunk in provider.stream(asked("Hi", (READ,), max_output_tokens=3)):
                     if isinstance(chunk, PromptProgress):
@@ -103,7 +105,7 @@ def test_reading_continues_where_it_was_stopped(small_model: Path, tmp_path: Pat
                 stopped_at = began.pop()
                 began.clear()
         assert began[0] >= stopped_at
-        provider = LocalProvider(small_model, cache_dir=tmp_path, context_tokens=2048, threads=1)
+        provider = LocalProvider(shallow_model, cache_dir=tmp_path, context_tokens=2048, threads=1)
         chunks = await chunks_of(provider, asked("Hi", (READ,), max_output_tokens=3))
         assert not [chunk for chunk in chunks if isinstance(chunk, PromptProgress)]
         await provider.aclose()
@@ -111,10 +113,10 @@ def test_reading_continues_where_it_was_stopped(small_model: Path, tmp_path: Pat
     anyio.run(main)
 
 
-def test_ctrl_c_stops_the_reading(small_model: Path, tmp_path: Path) -> None:
+def test_ctrl_c_stops_the_reading(shallow_model: Path, tmp_path: Path) -> None:
     """`jaato run` at a terminal shows the reading on one line, which Ctrl-C ends; the next one begins where it stopped."""
     desk = CliEnvironment(tmp_path)
-    desk.env["JAATO_LOCAL_MODEL"] = str(small_model)
+    desk.env["JAATO_LOCAL_MODEL"] = str(shallow_model)
     reading = r"\r\x1b\[Kreading the prompt \[[#.]+\] +(\d+)% ([\d,]+) of [\d,]+ tokens"
     parts: list[int] = []
     for _ in range(2):
@@ -129,7 +131,7 @@ def test_ctrl_c_stops_the_reading(small_model: Path, tmp_path: Path) -> None:
     assert parts[0] == 0 < parts[1]
 
 
-def test_the_demo_reads_the_prompt_once(small_model: Path, tmp_path: Path) -> None:
+def test_the_demo_reads_the_prompt_once(shallow_model: Path, tmp_path: Path) -> None:
     """The first run of the demo begins with a question that has the fixed prompt read and kept, and shows how far it is."""
     environ = {
         "PATH": environment()["PATH"],
@@ -137,7 +139,7 @@ def test_the_demo_reads_the_prompt_once(small_model: Path, tmp_path: Path) -> No
         "TMPDIR": str(tmp_path),
         "PYTHONPATH": str(ROOT / "src"),
         "OLLAMA_HOST": "127.0.0.1:9",
-        "JAATO_LOCAL_MODEL": str(small_model),
+        "JAATO_LOCAL_MODEL": str(shallow_model),
     }
     config = tmp_path / ".config" / "jaato" / "config.toml"
     config.parent.mkdir(parents=True)
