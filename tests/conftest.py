@@ -41,8 +41,7 @@ for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What was collected stays: it need not be looked through for garbage thousands of times."""
-    gc.collect()
+    """What was collected stays: it need not be looked through for garbage thousands of times, nor now."""
     gc.freeze()
     gc.enable()
 

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.house.test_sizes import statements
+
 SOURCE = Path(__file__).parents[2] / "src"
 # Circles of earlier days, each the set of its modules; the list may only shrink.
 KNOWN: list[set[str]] = []
@@ -49,7 +51,7 @@ def module_of(path: Path, source: Path) -> str:
 def imported(name: str, path: Path, files: dict[str, Path]) -> Iterator[str]:
     """The modules that the statements of one file name."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    for node in statements(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
