@@ -20,6 +20,8 @@ from tests.processes import children
 
 ROOT = Path(__file__).parents[1]
 SHORT_FILE_BYTES = 4_000
+COLLECT_AFTER = 20_000, 20, 20
+"""Objects made before garbage is looked for; the interpreter's own 700 take the tests a twentieth of their time."""
 
 hypothesis.settings.register_profile(
     "house", database=None, deadline=None, print_blob=True, derandomize=True, max_examples=50
@@ -43,6 +45,7 @@ for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What was collected stays: it need not be looked through for garbage thousands of times, nor now."""
     gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)
     gc.enable()
 
 
