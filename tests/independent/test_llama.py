@@ -14,6 +14,7 @@ import anyio
 import pytest
 from tests.independent.clients import TOOL
 from tests.independent.running import KEY
+from tests.local.conftest import shallow_model as shallow_model
 from tests.local.conftest import small_model as small_model
 
 from jaato.abc.provider import ModelRequest, Reply
@@ -51,10 +52,10 @@ TOOLS = (TOOL, ToolSpec("now", "The time.", {"type": "object", "properties": {}}
 
 
 @pytest.fixture(scope="module")
-def url(small_model: Path) -> Iterator[str]:
-    """Where llama.cpp listens, with a small real model."""
+def url(shallow_model: Path) -> Iterator[str]:
+    """Where llama.cpp listens, with the first layers of a small real model."""
     process = subprocess.Popen(
-        ["setpriv", "--pdeathsig", "KILL", sys.executable, "-P", str(PROGRAM), str(small_model), KEY],
+        ["setpriv", "--pdeathsig", "KILL", sys.executable, "-P", str(PROGRAM), str(shallow_model), KEY],
         env={"PATH": environment()["PATH"]},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
