@@ -1,14 +1,20 @@
-"""A server in a process of its own, to be killed: `python -m tests.server.serve_script HOME SCRIPT` with a script in JSON,
-or one for each agent by its name."""
+"""Servers in processes of their own, to be killed, each forked from one that has loaded what a server needs.
+
+`python -m tests.server.serve_script PATH` serves at a Unix socket, as `tests.cli.warm` does. A request is `{"args": [HOME,
+SCRIPT]}` with a script in JSON, or one for each agent by its name.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
+import traceback
 from pathlib import Path
 
 import anyio
+from tests.cli import warm
 from tests.subagent.cast import Cast
 
 from jaato.providers.scripted import ScriptedCall, ScriptedProvider, Step
@@ -27,7 +33,7 @@ def script_of(lines: list[dict[str, object]]) -> list[Step]:
     ]
 
 
-async def main(home: Path, script: str) -> None:
+async def serve(home: Path, script: str) -> None:
     """Serve until killed."""
     lines = json.loads(script)
     played = (
@@ -48,5 +54,25 @@ async def main(home: Path, script: str) -> None:
                 return
 
 
+def main() -> None:
+    """Fork for each request; in each forked process, be a server and end."""
+    warm.load()
+    data, descriptors = warm.fork_on_request(sys.argv[1])
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, number)
+        os.closerange(len(descriptors), 1024)
+        home, script = json.loads(data)["args"]
+        anyio.run(serve, Path(home), script)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
 if __name__ == "__main__":
-    anyio.run(main, Path(sys.argv[1]), sys.argv[2])
+    main()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli import warm
 
 from jaato.client.blocking import Client
 from jaato.errors import JaatoError
@@ -35,17 +36,22 @@ from jaato.protocol.events import (
 from jaato.protocol.frames import Opened, Settled
 
 Script = list[dict[str, Any]]
-ROOT = Path(__file__).resolve().parents[2]
+
+
+@cache
+def forks() -> str:
+    """Where servers are forked, until the last test has ended."""
+    return warm.HELD.enter_context(warm.forker("tests.server.serve_script"))
 
 
 @contextmanager
-def server(home: Path, script: Script | dict[str, Script]) -> Iterator[subprocess.Popen[str]]:
+def server(home: Path, script: Script | dict[str, Script]) -> Iterator[subprocess.Popen[bytes]]:
     """A server in a process of its own; killed in the end, if it is still there."""
-    command = [sys.executable, "-m", "tests.server.serve_script", str(home), json.dumps(script)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+    request = {"args": [str(home), json.dumps(script)]}
+    with warm.Forked(forks(), request, (), stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
+            assert process.stdout.readline() == b"ready\n"
             yield process
         finally:
             process.kill()
