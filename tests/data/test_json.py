@@ -68,12 +68,12 @@ def test_a_file_of_any_size_is_read_item_by_item(desk: Desk) -> None:
     """`each` goes through JSON Lines and through a top-level array larger than is read whole."""
     said = desk.call("json_query", path="s.jsonl", expression="ok && name", each=True, max_items=5)
     assert (said["result"][:2], len(said["result"]), said["more"]) == (["i0", "i2"], 5, True)
-    filler = json.dumps({"pad": "x" * 1000, "n": 1})
+    filler = json.dumps({"pad": "x" * 10_000, "n": 1})
     with open(desk.workspace / "big.json", "w", encoding="utf-8") as file:
-        file.write("[\n" + ",\n".join([filler] * 110_000) + ',{"last": 12345678}]')
+        file.write("[\n" + ",\n".join([filler] * 11_000) + ',{"last": 12345678}]')
     assert "each=true" in refused(desk, "json_query", path="big.json", expression="@")
     said = desk.call("json_query", path="big.json", expression="last", each=True)
-    assert said == {"result": [12345678], "items_read": 110_001}
+    assert said == {"result": [12345678], "items_read": 11_001}
 
 
 def test_long_results_are_cut_and_say_so(desk: Desk) -> None:

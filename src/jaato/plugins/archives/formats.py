@@ -123,7 +123,8 @@ class Archive:
         opener = compressor(packing).open if packing else None
         try:
             with archive_errors():
-                archive = tarfile.open(fileobj=file, mode="r|*", errors="surrogateescape")  # noqa: SIM115 - is read on
+                plain = opener(file) if opener is not None else file  # "r|*" copies all it has unpacked at every read
+                archive = tarfile.open(fileobj=plain, mode="r|", errors="surrogateescape")  # noqa: SIM115 - is read on
                 if archive.next() is None:
                     raise ArchiveRefused("It is empty, or zeros.")
             self.format, self._found = f"tar.{packing}".rstrip("."), iterate_tar(archive)

@@ -141,19 +141,16 @@ def json_key(key: Any) -> str:
 
 def refuse_many(value: Any, label: str) -> None:
     """Raise `DocumentRefused` for what means too many values, as aliases of aliases do in a few lines."""
-    left = MAX_VALUES
-    waiting = [value]
-    while waiting:
-        current = waiting.pop()
-        left -= 1
-        if left < 0:
+    values = [value]
+    for current in values:  # level by level, for there are ever more to a level
+        if isinstance(current, dict):
+            values += current.values()
+        elif isinstance(current, list | tuple):
+            values += current
+        if len(values) > MAX_VALUES:
             raise DocumentRefused(
                 f"{label} means more than {MAX_VALUES:,} values, by its aliases. It is not read."
             )
-        if isinstance(current, dict):
-            waiting += current.values()
-        elif isinstance(current, list | tuple):
-            waiting += current
 
 
 def parse_lines(content: str, label: str) -> Iterator[Any]:
