@@ -94,8 +94,8 @@ def test_a_flood_holds_nobody_up(tmp_path: Path, name: str) -> None:
     async def work(desk: Desk) -> None:
         flood = await desk.spawn(f"stty -echo; {FLOODS[name]}", wait_s=0)
         gaps: list[float] = []
-        end = time.monotonic() + 1
-        while (now := time.monotonic()) < end:
+        for _ in range(50):
+            now = time.monotonic()
             await anyio.sleep(0.001)
             gaps.append(time.monotonic() - now)
         gaps.sort()
@@ -105,8 +105,8 @@ def test_a_flood_holds_nobody_up(tmp_path: Path, name: str) -> None:
             while missed <= MOST_WAITING_BYTES:
                 seen = await desk.read(flood["session_id"])
                 assert seen["state"] == "running"
-                missed = max(missed, seen.get("missed_bytes", 0))
-                await anyio.sleep(0.5)
+                missed += seen.get("missed_bytes", 0)
+                await anyio.sleep(0.05)
         assert len(seen["screen"]) <= 40_000
         other = await desk.spawn("read -r x", wait_s=20)
         assert other["state"] == "awaiting_input"
