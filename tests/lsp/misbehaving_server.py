@@ -100,13 +100,13 @@ def misbehave(message: dict[str, Any]) -> None:
             send({"id": message["id"], "result": [place("file:///late")]})
         case "floods":
             text = "x" * 10_000
-            until = time.monotonic() + 2
-            while time.monotonic() < until:
+            until = time.monotonic() + 1
+            while (now := time.monotonic()) < until:
                 send({"method": "window/logMessage", "params": {"message": text}})
                 send(
                     {
                         "method": "textDocument/publishDiagnostics",
-                        "params": {"uri": text, "diagnostics": [1]},
+                        "params": {"uri": f"{text}{now}", "diagnostics": [1]},
                     }
                 )
                 sys.stderr.write(text)

@@ -92,7 +92,7 @@ def test_answers_to_nothing_are_not_heard(tmp_path: Path) -> None:
 
 
 def test_a_flood_costs_neither_memory_nor_the_loop(tmp_path: Path) -> None:
-    """Two seconds of messages and complaints at full speed: the answer comes, the loop is free, little is kept."""
+    """A second of messages and complaints at full speed: the answer comes, the loop is free, little is kept."""
 
     async def main() -> int:
         ticks = 0
@@ -110,7 +110,7 @@ def test_a_flood_costs_neither_memory_nor_the_loop(tmp_path: Path) -> None:
         return ticks
 
     with Odd(tmp_path, "floods") as odd:
-        assert anyio.run(main) > 50
+        assert anyio.run(main) > 25
         (project,) = odd.bench.plugin._pool.running()
         assert sum(len(uri) for uri in project.server.diagnosed) < 6_000_000
 

@@ -53,7 +53,7 @@ def words(world: Outside, attacks: list[Attack]) -> list[str]:
     code = world.described.parent / "code"
     place = code / CODE.relative_to(ROOT)
     if not place.exists():
-        shutil.copytree(CODE, place, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(CODE, place)  # with what is compiled
     names = [one.name for one in attacks]
     return [
         interpreter(), "-I", "-S", "-B", str(place / "drive.py"), str(code), str(world.described), *names,

@@ -24,7 +24,7 @@ from jaato.testing.arp.peer import Served, read
 
 ATTACKERS = 48
 """Threads; each waits for its answers, some of which are delayed."""
-MANY, FEWER = 4_000, 2_000
+MANY, FEWER = 3_000, 1_500
 SOON_S = 5.0
 """How long a good client's request may take while the attack goes on, on a machine that does both."""
 INITIALIZE = json.dumps(
