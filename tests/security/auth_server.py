@@ -13,9 +13,10 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
+from tests.cli.warm import warm
 
 from jaato.client.websocket import CLOSE, TEXT, Closed, Frames, frame
 from jaato.server.auth.tokens import add_token, remove_token
@@ -28,6 +29,9 @@ WAIT_S = 20.0
 
 class Keep:
     """One user's server: its socket, its port and its tokens, by what is the matter with them."""
+
+    is_forked = True
+    """Whether it comes from a process that has loaded jaato; not where what it loads, or how it starts, is looked at."""
 
     def __init__(self, root: Path, *flags: str, other: Keep | None = None, **environ: str) -> None:
         self.home = root / "home"
@@ -58,13 +62,16 @@ class Keep:
         )
 
     def command(self, *flags: str) -> list[str]:
-        """How `jaato serve` is started."""
+        """How `jaato serve` is started by an interpreter of its own."""
         return [sys.executable, "-m", "jaato", "serve", *flags]
 
     def start(self) -> None:
         """Serve, and know where."""
-        self.process = subprocess.Popen(
-            self.command(*self.flags), env=self.env, stderr=subprocess.PIPE, text=True, cwd=self.work
+        streams: dict[str, Any] = {"cwd": self.work, "env": self.env, "stderr": subprocess.PIPE, "text": True}
+        self.process: subprocess.Popen[str] = (
+            cast("subprocess.Popen[str]", warm().start(["serve", *self.flags], **streams))
+            if self.is_forked
+            else subprocess.Popen(self.command(*self.flags), **streams)
         )
         assert self.process.stderr is not None
         self.said = self.process.stderr.readline()
@@ -73,6 +80,13 @@ class Keep:
         self.port = int(found[1]) if found else 0
         if found:
             self.tokens["owner"] = (self.state / "server-token").read_text().strip()
+
+    def log(self, session_id: str) -> list[dict[str, Any]]:
+        """What is recorded of a session."""
+        args = ["sessions", "export", session_id]
+        done = warm().run(args, data=None, cwd=self.work, env=self.env, timeout_s=60)
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
 
     def scripted(self, *steps: dict[str, Any]) -> dict[str, Any]:
         """What `session.create` takes for a session whose model says these steps."""

@@ -124,6 +124,8 @@ def test_a_refusal_is_the_last_word(keep: Keep) -> None:
 class Narrow(Keep):
     """A server that may open few files."""
 
+    is_forked = False
+
     def command(self, *flags: str) -> list[str]:
         """How `jaato serve` is started."""
         return ["prlimit", f"--nofile={DESCRIPTORS}", *super().command(*flags)]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
 import stat
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.cli.warm import warm
 from tests.processes import alive
 from tests.security.auth_server import Keep, awaited, status
 from tests.security.desk import Desk
@@ -45,9 +43,8 @@ def test_a_server_is_begun_found_and_ended(home: Desk) -> None:
 
 def test_of_many_begun_at_once_one_serves(home: Desk) -> None:
     """A race for the socket has one winner, and the others say who it is."""
-    command = [sys.executable, "-m", "jaato", "serve", "--ipc-socket", str(home.path)]
-    pipe = subprocess.PIPE
-    begun = [subprocess.Popen(command, env=home.env, stderr=pipe, text=True) for _ in range(5)]
+    args = ["serve", "--ipc-socket", str(home.path)]
+    begun = [warm().start(args, cwd=home.root, env=home.env, stderr=subprocess.PIPE) for _ in range(5)]
     try:
         lost = awaited(lambda: (ended := [one for one in begun if one.poll() is not None])[3:] and ended, 60)
         assert len(lost) == 4
@@ -56,7 +53,7 @@ def test_of_many_begun_at_once_one_serves(home: Desk) -> None:
         for one in lost:
             assert one.returncode == 2
             assert one.stderr is not None
-            assert f"A server is already running (process {winner.pid})" in one.stderr.read()
+            assert f"A server is already running (process {winner.pid})" in one.stderr.read().decode()
     finally:
         for one in begun:
             one.terminate()
@@ -186,18 +183,6 @@ def working(keep: Keep) -> tuple[str, int, int]:
     return session_id, int((keep.work / "pid.txt").read_text()), int(child)
 
 
-def log_of(keep: Keep, session_id: str) -> list[dict[str, Any]]:
-    """What is recorded of a session."""
-    done = subprocess.run(
-        [sys.executable, "-m", "jaato", "sessions", "export", session_id],
-        env=keep.env,
-        cwd=keep.work,
-        capture_output=True,
-        check=True,
-    )
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_in_mid_turn_is_recorded_and_takes_the_children_along(
     tmp_path: Path, number: signal.Signals
@@ -213,7 +198,7 @@ def test_a_stop_in_mid_turn_is_recorded_and_takes_the_children_along(
     assert "ERROR" not in said
     assert not alive(pid)
     assert not alive(child)
-    assert log_of(keep, session_id)[-1]["type"] == "tool.call_start", (
+    assert keep.log(session_id)[-1]["type"] == "tool.call_start", (
         "the turn stands where it was, to go on from"
     )
     assert list(keep.path.parent.iterdir()) == []
@@ -221,8 +206,8 @@ def test_a_stop_in_mid_turn_is_recorded_and_takes_the_children_along(
     try:
         with keep.client(unix=True) as line:
             assert "result" in line.command("turn.continue", session_id=session_id)
-        awaited(lambda: log_of(keep, session_id)[-1]["type"] == "turn.completed")
-        (call,) = [event for event in log_of(keep, session_id) if event["type"] == "tool.call_end"]
+        awaited(lambda: keep.log(session_id)[-1]["type"] == "turn.completed")
+        (call,) = [event for event in keep.log(session_id) if event["type"] == "tool.call_end"]
         assert call["result"]["error"]["code"] == "interrupted", "it was not begun again"
     finally:
         assert keep.stop()[0] == 0

@@ -16,13 +16,19 @@ from tests.mcp_server.serving import names, text_of
 from tests.security.auth_server import Keep, status
 
 
+class Loading(Keep):
+    """A server that loads what it needs itself."""
+
+    is_forked = False
+
+
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keep]:
     """A server with a workspace that is open to MCP."""
     place = tmp_path_factory.mktemp("mcp")
     (place / "project").mkdir()
     (place / "project" / "notes.txt").write_text("Tea is at four.\n")
-    served = Keep(place / "keep", "--web-socket", ":0", "--mcp-workspace", str(place / "project"))
+    served = Loading(place / "keep", "--web-socket", ":0", "--mcp-workspace", str(place / "project"))
     yield served
     assert served.stop()[0] == 0
 

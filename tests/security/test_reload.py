@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
@@ -22,9 +21,7 @@ def ends(keep: Keep, session_id: str) -> list[bool]:
     """How the calls of a session went, once it rests."""
 
     def resting() -> list[dict[str, Any]] | None:
-        command = [sys.executable, "-m", "jaato", "sessions", "export", session_id]
-        done = subprocess.run(command, env=keep.env, cwd=keep.work, capture_output=True, check=True)
-        log = [json.loads(line) for line in done.stdout.splitlines()]
+        log = keep.log(session_id)
         return log if log[-1]["type"] == "turn.completed" else None
 
     log: list[dict[str, Any]] = awaited(resting)
