@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,23 +24,44 @@ ESCAPES = {
 }
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[CliEnvironment]:
+@contextmanager
+def machine(root: Path) -> Iterator[CliEnvironment]:
     """A user's machine whose server, if one is begun, has a short path."""
-    desk = CliEnvironment(tmp_path)
+    desk = CliEnvironment(root)
     with tempfile.TemporaryDirectory(prefix="jaato-") as runtime:
         desk.env["XDG_RUNTIME_DIR"] = runtime
         yield desk
 
 
-@pytest.fixture
-def served(desk: CliEnvironment) -> Iterator[CliEnvironment]:
-    """The same with a server."""
+@contextmanager
+def serving(desk: CliEnvironment) -> Iterator[CliEnvironment]:
+    """The same with a server, while the body runs."""
     assert desk.run("serve", "--daemon").returncode == 0
     try:
         yield desk
     finally:
         desk.run("serve", "--stop")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[CliEnvironment]:
+    """A machine nothing runs on."""
+    with machine(tmp_path) as desk:
+        yield desk
+
+
+@pytest.fixture
+def served(desk: CliEnvironment) -> Iterator[CliEnvironment]:
+    """One with a server."""
+    with serving(desk):
+        yield desk
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliEnvironment]:
+    """One with a server, for tests whose calls write no rules, trust or answers."""
+    with machine(tmp_path_factory.mktemp("shared")) as desk, serving(desk):
+        yield desk
 
 
 def trusting(desk: CliEnvironment) -> str:
@@ -137,27 +158,27 @@ def test_an_answer_given_below_a_call_does_not_outlive_it(desk: CliEnvironment) 
 
 
 @pytest.mark.parametrize("escape", ESCAPES)
-def test_a_client_below_a_call_is_not_let_in_by_the_server(served: CliEnvironment, escape: str) -> None:
+def test_a_client_below_a_call_is_not_let_in_by_the_server(shared: CliEnvironment, escape: str) -> None:
     """A command that comes to the user's server, to have it run what nothing allows, is refused with the reason."""
-    script = served.script(
+    for name in ("harm", "out", "code"):
+        (shared.work / name).unlink(missing_ok=True)
+    script = shared.script(
         {"calls": [{"name": "run", "arguments": {"command": HARM}}]}, {"text": "x"}, name="nested.json"
     )
-    socket = f"{served.env['XDG_RUNTIME_DIR']}/jaato/jaato.sock"
+    socket = f"{shared.env['XDG_RUNTIME_DIR']}/jaato/jaato.sock"
     command = f"{JAATO} run --connect {socket} --yes {' '.join(script)} go"
-    attacked(served, ESCAPES[escape].replace("{command}", command), "--no-daemon")
-    assert code(served) == 4, output(served)
-    assert "A tool call has started this client" in output(served)
-    assert not harmed(served)
-    outside = subprocess.run(
-        ["sh", "-c", command], cwd=served.work, env=served.env, capture_output=True, check=False, timeout=60
-    )
+    attacked(shared, ESCAPES[escape].replace("{command}", command), "--no-daemon")
+    assert code(shared) == 4, output(shared)
+    assert "A tool call has started this client" in output(shared)
+    assert not harmed(shared)
+    outside = shared.run("run", "--connect", socket, "--yes", *script, "go")
     assert outside.returncode == 0, outside
-    assert harmed(served)
+    assert harmed(shared)
 
 
-def test_an_agent_that_a_command_starts_works_without_the_server(served: CliEnvironment) -> None:
+def test_an_agent_that_a_command_starts_works_without_the_server(shared: CliEnvironment) -> None:
     """Where a server would be used, an agent within a command works in its own process: what it may, it does."""
-    script = served.script({"text": "worked"}, name="nested.json")
-    attacked(served, f"{JAATO} run {' '.join(script)} go", "--no-daemon")
-    assert code(served) == 0, output(served)
-    assert "worked" in output(served)
+    script = shared.script({"text": "worked"}, name="nested.json")
+    attacked(shared, f"{JAATO} run {' '.join(script)} go", "--no-daemon")
+    assert code(shared) == 0, output(shared)
+    assert "worked" in output(shared)
