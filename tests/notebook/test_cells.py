@@ -46,6 +46,12 @@ def test_variables_stay_and_the_last_value_is_shown(bench: Bench) -> None:
     assert result.structured["status"] == "ok"
 
 
+def test_the_debugger_is_neither_loaded_nor_withheld(bench: Bench) -> None:
+    """The kernel starts without it, and a cell may import it."""
+    assert run(bench, "import sys; 'debugpy' in sys.modules").text == "False"
+    assert run(bench, "import importlib.util as i; i.find_spec('debugpy') is not None").text == "True"
+
+
 def test_an_error_is_a_short_traceback_without_colours(bench: Bench) -> None:
     """The error's line, where it was raised, no escape codes; the kernel goes on."""
     result = run(bench, "def f():\n    raise ValueError('no')\nf()")

@@ -123,7 +123,7 @@ class Archive:
         opener = compressor(packing).open if packing else None
         try:
             with archive_errors():
-                plain = opener(file) if opener is not None else file  # "r|*" copies all it has unpacked at every read
+                plain = file if opener is None else opener(file)  # "r|*" copies what is unpacked at each read
                 archive = tarfile.open(fileobj=plain, mode="r|", errors="surrogateescape")  # noqa: SIM115 - is read on
                 if archive.next() is None:
                     raise ArchiveRefused("It is empty, or zeros.")

@@ -169,7 +169,7 @@ def leave_out_debugger() -> None:
     name = "debugpy"
     sys.modules[name] = None  # type: ignore[assignment]  # what cannot be imported is there as None
     with contextlib.suppress(ImportError):
-        importlib.import_module("ipykernel.debugger")  # which remembers that there is none
+        importlib.import_module("ipykernel.debugger")  # which keeps that there is none
     del sys.modules[name]  # a cell may import it
 
 
