@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,10 +22,28 @@ from jaato.plugins.lsp.workspace_edits import EditRefused
 
 def project(path: Path) -> None:
     """Three files that share a function."""
-    (path / "sub").mkdir(parents=True)
+    (path / "sub").mkdir(parents=True, exist_ok=True)
     (path / "a.py").write_text("def old(n: int) -> int:\n    return n\n")
     (path / "b.py").write_text("from a import old\nold(1)\n")
     (path / "sub" / "c.py").write_text("from a import old\nold(2)\n")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """One server for tests that ask it about a project it knows: its start is the slow part."""
+    bench = Bench(LspPlugin, tmp_path_factory.mktemp("project") / "work")
+    yield bench
+    bench.close()
+
+
+@pytest.fixture
+def bench(served: Bench) -> Bench:
+    """The files as they are at first."""
+    for path in served.workspace.rglob("*.py"):
+        path.unlink()
+    project(served.workspace)
+    time.sleep(0.6)  # longer than the plugin goes without looking at the disk
+    return served
 
 
 @pytest.mark.slow
@@ -44,21 +64,17 @@ def test_the_first_question_is_about_the_whole_project(tmp_path: Path, first: st
         bench.close()
 
 
-def test_what_others_have_just_changed_counts(tmp_path: Path) -> None:
+def test_what_others_have_just_changed_counts(bench: Bench) -> None:
     """A file is judged, and edited, by the others as they are now, not as they were half a second ago."""
-    project(tmp_path / "work")
-    bench = Bench(LspPlugin, tmp_path / "work")
-    try:
-        assert bench.ask("lsp_get_diagnostics", path="b.py", severity="error")["total"] == 0
-        (tmp_path / "work" / "a.py").write_text("def old(n: str) -> str:\n    return n\n")
-        (found,) = bench.ask("lsp_get_diagnostics", path="b.py", severity="error")["diagnostics"]
-        assert found["line"] == 2
-        moved = "# one line more\nfrom a import old\nold('3')\n"
-        (tmp_path / "work" / "sub" / "c.py").write_text(moved)
-        bench.ask("lsp_rename_symbol", path="a.py", symbol="old", line=1, new_name="young")
-        assert (tmp_path / "work" / "sub" / "c.py").read_text() == moved.replace("old", "young")
-    finally:
-        bench.close()
+    work = bench.workspace
+    assert bench.ask("lsp_get_diagnostics", path="b.py", severity="error")["total"] == 0
+    (work / "a.py").write_text("def old(n: str) -> str:\n    return n\n")
+    (found,) = bench.ask("lsp_get_diagnostics", path="b.py", severity="error")["diagnostics"]
+    assert found["line"] == 2
+    moved = "# one line more\nfrom a import old\nold('3')\n"
+    (work / "sub" / "c.py").write_text(moved)
+    bench.ask("lsp_rename_symbol", path="a.py", symbol="old", line=1, new_name="young")
+    assert (work / "sub" / "c.py").read_text() == moved.replace("old", "young")
 
 
 def test_a_file_that_changes_during_the_question_is_not_edited(tmp_path: Path) -> None:
@@ -113,19 +129,14 @@ def test_a_virtual_environment_of_the_workspace_is_not_run(tmp_path: Path) -> No
     assert not (tmp_path / "TRAPPED").exists()
 
 
-def test_files_that_keep_the_old_name_are_told(tmp_path: Path) -> None:
+def test_files_that_keep_the_old_name_are_told(bench: Bench) -> None:
     """What a renaming leaves, in a text or because the server does not see it, is named in its result."""
-    project(tmp_path / "work")
-    (tmp_path / "work" / "d.py").write_text("name = 'old'\n")
-    bench = Bench(LspPlugin, tmp_path / "work")
-    try:
-        done = bench.ask("lsp_rename_symbol", path="a.py", symbol="old", line=1, new_name="young")
-        assert done["files"] == 3
-        assert done["same_name_unchanged_in"] == ["d.py"]
-        again = bench.ask("lsp_rename_symbol", path="a.py", symbol="young", line=1, new_name="new")
-        assert "same_name_unchanged_in" not in again
-    finally:
-        bench.close()
+    (bench.workspace / "d.py").write_text("name = 'old'\n")
+    done = bench.ask("lsp_rename_symbol", path="a.py", symbol="old", line=1, new_name="young")
+    assert done["files"] == 3
+    assert done["same_name_unchanged_in"] == ["d.py"]
+    again = bench.ask("lsp_rename_symbol", path="a.py", symbol="young", line=1, new_name="new")
+    assert "same_name_unchanged_in" not in again
 
 
 def test_a_server_that_knows_what_it_was_shown_is_shown_the_others(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tests.shell.test_edges import carrying
 from tests.terminal.desk import Desk, at_desk
 
 from jaato.errors import InvalidArguments, ToolError
+from jaato.plugins.terminal import program
 from jaato.protocol.specs import SandboxAccess
 
 C1 = pytest.mark.spec("C1", "Tool names")
@@ -140,11 +141,14 @@ def test_a_program_that_waits_is_seen_to(tmp_path: Path, command: str) -> None:
         "stty -echo; sleep 62",
     ],
 )
-def test_what_works_or_sleeps_is_not_waiting(tmp_path: Path, command: str) -> None:
+def test_what_works_or_sleeps_is_not_waiting(
+    tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Silence, a text like a prompt, or a pipe that is waited for make no prompt."""
+    monkeypatch.setattr(program, "GUESS_S", 0.5)
 
     async def work(desk: Desk) -> None:
-        assert (await desk.spawn(command, wait_s=1.6))["state"] == "running"
+        assert (await desk.spawn(command, wait_s=1.1))["state"] == "running"
 
     at_desk(tmp_path, work)
 
