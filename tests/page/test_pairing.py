@@ -13,7 +13,6 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from tests.cli.warm import warm
 from tests.security.auth_server import Keep, status
 
 from jaato.client.websocket import Closed
@@ -40,9 +39,7 @@ def who() -> Iterator[int]:
 
 def run_web(keep: Keep, *flags: str) -> subprocess.CompletedProcess[str]:
     """`jaato web` for this server."""
-    words = ["web", "--ipc-socket", str(keep.path), *flags]
-    made = warm().run(words, data=None, cwd=Path.cwd(), env=keep.env, timeout_s=60)
-    return subprocess.CompletedProcess(words, made.returncode, made.stdout.decode(), made.stderr.decode())
+    return keep.run("web", "--ipc-socket", str(keep.path), *flags, cwd=Path.cwd())
 
 
 def link_of(keep: Keep, *flags: str) -> tuple[str, str]:
@@ -217,8 +214,7 @@ def test_a_paired_browser_survives_the_server(served: Keep) -> None:
             entry.name for entry in tokens_file(served.state).read() if entry.name.startswith("browser-")
         ]
         for name in names:
-            words = [*served.command()[:3], "tokens", "remove", name]
-            subprocess.run(words, env=served.env, check=True, capture_output=True)
+            assert served.run("tokens", "remove", name).returncode == 0
         said = line.receive()
         assert isinstance(said, Closed)
         assert said.code == 4401
@@ -298,8 +294,7 @@ def test_a_server_opens_a_port_for_the_page_only_when_asked(tmp_path: Path) -> N
         assert page.startswith("http://127.0.0.1:")
         assert status(exchange(keep, code)) == 200
         assert link_of(keep)[0] == page
-        words = [*keep.command("--status", "--ipc-socket", str(keep.path))]
-        told = subprocess.run(words, env=keep.env, capture_output=True, text=True, check=True).stdout
+        told = keep.run("serve", "--status", "--ipc-socket", str(keep.path)).stdout
         assert f"ws://127.0.0.1:{keep.port}" in told
     finally:
         keep.stop()
@@ -330,9 +325,8 @@ def test_the_server_is_started_if_it_is_not_running(tmp_path: Path) -> None:
     keep.env["XDG_RUNTIME_DIR"] = str(tmp_path)
 
     def run(*words: str) -> str:
-        made = subprocess.run(
-            [*keep.command()[:3], *words], env=keep.env, capture_output=True, text=True, check=True
-        )
+        made = keep.run(*words, cwd=Path.cwd())
+        assert made.returncode == 0, made.stderr
         return made.stdout
 
     try:

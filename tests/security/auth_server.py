@@ -81,10 +81,16 @@ class Keep:
         if found:
             self.tokens["owner"] = (self.state / "server-token").read_text().strip()
 
+    def run(self, *args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """A finished `jaato` of this user."""
+        done = warm().run(list(args), data=None, cwd=cwd or self.work, env=self.env, timeout_s=60)
+        return subprocess.CompletedProcess(
+            done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+        )
+
     def log(self, session_id: str) -> list[dict[str, Any]]:
         """What is recorded of a session."""
-        args = ["sessions", "export", session_id]
-        done = warm().run(args, data=None, cwd=self.work, env=self.env, timeout_s=60)
+        done = self.run("sessions", "export", session_id)
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -55,9 +54,7 @@ def test_a_call_cannot_have_its_session_begin_anew(tmp_path: Path) -> None:
             time.sleep(2.5)  # the server looks after its sessions every second
             assert turn() == [True, False]
             assert not (keep.work / "mark").exists()
-            done = subprocess.run(
-                keep.command("--reload", *keep.flags[:2]), env=keep.env, capture_output=True, text=True
-            )
+            done = keep.run("serve", "--reload", *keep.flags[:2])
             assert (done.returncode, done.stderr) == (
                 0,
                 "jaato: sessions are reloaded, each as soon as it is idle\n",
