@@ -72,7 +72,7 @@ UNUSED = {
     "jaato.agent.compaction.checks",
 }
 """What a prompt does not need that makes no call, in a workspace without configuration."""
-MOST_MODULES = 216
+MOST_MODULES = 218
 """Of this program: each costs a fifth of a millisecond at least."""
 
 

@@ -15,7 +15,6 @@ import msgspec
 from jaato.errors import ConfigError
 from jaato.settings import environment, user_dir
 from jaato.tools.filesystem.atomic import read_bounded
-from jaato.tools.processes.warden.cgroup import read_state
 from jaato.typed_decoding import decode_json
 
 LAST_SERVER = "last-server"
@@ -41,11 +40,14 @@ def lock_path(path: Path) -> Path:
 def find_server(path: Path) -> ServerRecord | None:
     """The server that runs at this socket, or None. One that was killed holds its lock until its last thread has ended, which
     is waited for."""
+    if (record := read_holder(path)) is None:
+        return None
+    from jaato.tools.processes.warden.cgroup import read_state  # a start without a server needs none of it
+
     until = time.monotonic() + LOCK_S
-    while (record := read_holder(path)) is not None and read_state(str(record.pid)) == "Z":
-        if time.monotonic() > until:
-            break
+    while record is not None and read_state(str(record.pid)) == "Z" and time.monotonic() < until:
         time.sleep(0.01)
+        record = read_holder(path)
     return record
 
 
