@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 from tests.kit import call, calls, recorded, results, say
 from tests.runtime.agents import agent
 
+from jaato.errors import CancelledException
 from jaato.protocol.events import ToolCallEnd
 from jaato.providers.scripted import Answer
 
@@ -82,6 +84,31 @@ def test_waiting_for_an_answer_is_no_part_of_the_duration(tmp_path: Path) -> Non
 
     anyio.run(main)
     assert (tmp_path / "work" / "made").exists()
+
+
+def test_a_call_that_is_stopped_while_its_question_waits_has_taken_no_time(tmp_path: Path) -> None:
+    """The wait for an answer that never came is no part of the duration either."""
+    waited: list[float] = []
+
+    async def main() -> None:
+        async def stop_late(_question: Any) -> str:
+            asked = time.monotonic()
+            await anyio.sleep(1)
+            waited.append(time.monotonic() - asked)
+            live.stop()
+            await anyio.sleep_forever()
+            return "y"
+
+        touch = call("run", command="touch made", need=["write"])
+        async with agent(tmp_path, [touch, say("ok")], on_permission=stop_late) as live:
+            with pytest.raises(CancelledException):
+                await live.run("go")
+            (end,) = [event for event in recorded(live.live) if isinstance(event, ToolCallEnd)]
+            assert end.result.error is not None
+            assert end.result.error.code == "cancelled"
+            assert 0 <= end.duration_s < waited[0]
+
+    anyio.run(main)
 
 
 def test_read_only_denies_everything_else_whatever_is_allowed(tmp_path: Path) -> None:

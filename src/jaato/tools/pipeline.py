@@ -193,8 +193,10 @@ async def ask_permission(call: Call, tool: Tool, steps: Steps) -> tuple[Permissi
     """Ask for permission until the answer fits the arguments; edited ones are validated and judged again."""
     for _ in range(MAX_EDITS):
         asked = time.perf_counter()
-        decision = await steps.permit(call, tool)
-        call.permission_s += time.perf_counter() - asked
+        try:
+            decision = await steps.permit(call, tool)
+        finally:
+            call.permission_s += time.perf_counter() - asked
         if decision is None:
             return None, None
         permission = decision.permission
