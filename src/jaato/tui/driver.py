@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 import selectors
+import signal
 import termios
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -19,10 +20,31 @@ PASTE_BEGINS, PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 READ_BYTES = 1 << 16
 SELECT_S = 0.1
 """How often the thread looks whether the client ends, and whether an Escape was a key by itself."""
+RESET = "\x1b[r\x1b[?6l\x1b[4l\x1b(B\x0f\x1b[m"
+"""No margins, positions from the corner, no insert mode, letters instead of lines, no colour."""
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's driver with another reader, which survives bytes that are no UTF-8 and ends with the terminal."""
+    """Textual's driver with another reader, which survives bytes that are no UTF-8 and ends with the terminal. A program that
+    has the terminal meanwhile may leave it in any state."""
+
+    def resume_application_mode(self) -> None:
+        """Take the terminal again."""
+        if not self._must_signal_resume and self.attrs_before is not None:  # not a shell
+            with suppress(termios.error):  # else what the program has left would be what the shell gets
+                termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)
+        super().resume_application_mode()
+        self.write(RESET)
+
+    def _sigtstp_application(self, *_signal: object) -> None:
+        """Stop; with a program that has the terminal, only if a shell can continue both: in the other case the kernel ignores
+        the signal, and not SIGSTOP, which Textual sends."""
+        if self._auto_restart:
+            super()._sigtstp_application()
+            return
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, self._sigtstp_application)
 
     def run_input_thread(self) -> None:
         """Read and dispatch events until the client ends, or its terminal is closed."""
