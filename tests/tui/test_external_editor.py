@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+import pytest
 from tests.cli.environment import CliEnvironment, say
-from tests.tui.tmux import Pane, pane
+from tests.tui.tmux import TIMEOUT_S, Pane, pane
 
 
 @contextmanager
@@ -52,3 +54,64 @@ def test_a_stop_in_the_editor_needs_a_shell_that_continues_it(tmp_path: Path) ->
         shown.press("C-g")
         shown.see("edited", "ready")
         leave(shown)
+
+
+@pytest.mark.parametrize(
+    "editor",
+    ["echo edited >$1; kill -9 $$", "echo old >$1; echo edited >$1.save; exit 1", "rm $1; echo edited >$1"],
+)
+def test_what_an_editor_has_saved_is_kept_when_it_is_killed(tmp_path: Path, editor: str) -> None:
+    """An editor that ends by a signal, as nano ends by one, or that replaces the file."""
+    with client(CliEnvironment(tmp_path), editor) as shown:
+        shown.press("C-g")
+        shown.see(" edited", "ready")
+        leave(shown)
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("editor", "error"),
+    [
+        (">$1; kill -9 $$", "-9;"),
+        ("rm -r ${1%/*}", "left no file"),
+        ("rm $1; mkdir $1", "not a regular file"),
+        ("truncate -s 9000000 $1", "8,000,000"),
+        (":", "has changed nothing"),
+    ],
+)
+def test_an_editor_that_leaves_no_message_changes_nothing(tmp_path: Path, editor: str, error: str) -> None:
+    """A file that is empty, removed, no file or huge; an editor that ends at once says what it may need."""
+    with client(CliEnvironment(tmp_path), editor) as shown:
+        shown.type("draft")
+        shown.see("draft")
+        shown.press("C-g")
+        shown.wait(lambda screen: error in " ".join(screen.split()))
+        shown.see(" draft", "ready")
+        leave(shown)
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_closed_terminal_keeps_what_the_editor_has_saved(tmp_path: Path) -> None:
+    """An editor that no signal but SIGKILL ends is ended; what it has saved is the draft, and nothing is left."""
+    desk = CliEnvironment(tmp_path)
+    editor = "trap '' HUP TERM; echo saved >$1; touch begun; while sleep 0.05; do :; done"
+    with client(desk, editor) as shown:
+        shown.type("draft")
+        shown.see("draft")
+        shown.press("C-g")
+        desk.wait_for("begun")
+        processes = [one for one in psutil.process_iter() if is_of(tmp_path, one)]
+        assert len(processes) > 1
+    assert not psutil.wait_procs(processes, timeout=TIMEOUT_S)[1]
+    assert list((tmp_path / "tmp").iterdir()) == []
+    with client(desk, "echo") as shown:
+        shown.see("saved", "ready")
+        leave(shown)
+
+
+def is_of(place: Path, process: psutil.Process) -> bool:
+    """Whether a process is that of a client or its editor."""
+    try:
+        return any(str(place) in word for word in process.cmdline())
+    except psutil.Error:
+        return False

@@ -181,6 +181,7 @@ class FullScreenClient(App[int]):
             await self.link.run(self._first)
         except Exception as error:  # noqa: BLE001 reported as that of any command; task groups wrap theirs
             self.failure = error
+        await self.view.prompt.wait_for_editor()
         self.view.area.close()
         self.left.set()
         self.exit(0)
@@ -227,7 +228,7 @@ class FullScreenClient(App[int]):
 
     def leave(self) -> None:
         """Leave: detach from the session, and end."""
-        if self._leaving:
+        if self._leaving or self.view.prompt.stop_editor():
             return
         self._leaving = True
         self.view.prompt.put_back(self.link.take_back_all())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+import asyncio
 from pathlib import Path
 
 from textual import events
@@ -14,10 +14,13 @@ from jaato.cli.arguments.values import strip_message
 from jaato.cli.output.console import one_line, printable
 from jaato.errors import ConfigError
 from jaato.tui.fields import TextField
-from jaato.tui.prompt import external_editor
+from jaato.tui.prompt.external_editor import ExternalEditor
 from jaato.tui.prompt.memory import Memory
 from jaato.tui.prompt.pastes import Pastes, find_image, find_last_fold
 
+UNCHANGED = (
+    "The editor has changed nothing. One that returns at once needs an option to wait: EDITOR='code --wait'."
+)
 JOINERS = ("\u200c", "\u200d")
 """The characters that separate and join letters and emojis: typed ones, though they are not printable by themselves."""
 
@@ -74,8 +77,10 @@ class Prompt(TextField):
         self.completing = False
         """Whether completions are shown, which some keys move."""
         self._pastes = Pastes()
-        self._is_edited = False
-        """Whether the message is in the user's own editor."""
+        self._editor: ExternalEditor | None = None
+        """The user's own editor, while the message is in it."""
+        self._edited = asyncio.Event()
+        self._edited.set()
 
     # --- the message ---------------------------------------------------------------------------------------------
 
@@ -177,20 +182,39 @@ class Prompt(TextField):
 
     def action_edit(self) -> None:
         """Have the user write the message in an editor of theirs."""
-        if not self._is_edited and not self.app.is_headless:
-            self._is_edited = True
-            self.app.run_worker(self._edit())
+        if self._editor is None and not self.app.is_headless:
+            self._editor = ExternalEditor(self.app, self._leave)
+            self._edited.clear()
+            self.app.run_worker(self._edit(self._editor))
 
-    async def _edit(self) -> None:
-        before, leave = self.message, partial(self.app.call_later, self.app.run_action, "app.quit")
+    async def _edit(self, editor: ExternalEditor) -> None:
+        before = self.message
         try:
-            text = await external_editor.edit(self.app, before, leave)
+            text = await editor.edit(before)
         except (ConfigError, OSError) as error:
             self.app.notify(str(error), severity="error", markup=False)
         else:
             self.replace_message(before, text)
+            if text == before:
+                self.app.notify(UNCHANGED, markup=False)
         finally:
-            self._is_edited = False
+            self._editor = None
+            self._edited.set()
+            if editor.is_stopped:
+                self._leave()
+
+    def _leave(self) -> None:
+        self.app.call_later(self.app.run_action, "app.quit")
+
+    def stop_editor(self) -> bool:
+        """End the user's editor, and leave when what it has saved is in the prompt; whether there is one."""
+        if self._editor is not None:
+            self._editor.stop()
+        return self._editor is not None
+
+    async def wait_for_editor(self) -> None:
+        """Wait until the message is in no other editor."""
+        await self._edited.wait()
 
     def _recall(self, event: events.Key, text: str | None) -> None:
         self.stop_key(event)
