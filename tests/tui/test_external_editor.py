@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,17 +15,19 @@ from tests.tui.tmux import TIMEOUT_S, Pane, pane
 
 
 @contextmanager
-def client(desk: CliEnvironment, editor: str) -> Iterator[Pane]:
-    """A client whose editor is a script; `after` has the state of the terminal at its end, `tmp` its temporary files."""
+def client(desk: CliEnvironment, editor: str, *args: str) -> Iterator[Pane]:
+    """A client, by default of a new session, whose editor is a script; `after` has the terminal's state at its end, `tmp` its
+    temporary files."""
     program, after, tmp = (desk.work.parent / name for name in ("editor", "after", "tmp"))
     program.write_text(f"#!/bin/sh\n{editor}")
     program.chmod(0o755)
     tmp.mkdir(exist_ok=True)
-    words = [*desk.command, "tui", "--no-daemon", *desk.script(say("x"))]
+    words = [*desk.command, "tui", *(args or ["--no-daemon", *desk.script(say("x"))])]
     env = {**desk.env, "TERM": "tmux-256color", "EDITOR": str(program), "TMPDIR": str(tmp)}
     start = f'"$@"; code=$?; stty -a >{after}; exit $code'
     with pane(["sh", "-c", start, "sh", *words], cwd=desk.work, env=env) as shown:
-        shown.see("ready")
+        if not args:
+            shown.see("ready")
         yield shown
 
 
@@ -106,6 +110,29 @@ def test_a_closed_terminal_keeps_what_the_editor_has_saved(tmp_path: Path) -> No
     assert list((tmp_path / "tmp").iterdir()) == []
     with client(desk, "echo") as shown:
         shown.see("saved", "ready")
+        leave(shown)
+
+
+def test_a_client_that_cannot_continue_waits_for_the_editor(tmp_path: Path) -> None:
+    """A server that fails while the message is in the editor: it is the draft when the editor ends, and then the client does."""
+    desk, address = CliEnvironment(tmp_path), tmp_path / "socket"
+    editor = "echo edited >$1; echo editing; until test -e saved; do sleep 0.05; done"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(address))
+        listener.listen()
+        with client(desk, editor, "--connect", str(address)) as shown:
+            connection, _ = listener.accept()
+            shown.see("─────")
+            shown.press("C-g")
+            shown.see("editing")
+            connection.close()
+            listener.close()
+            time.sleep(1)  # in which the client sees that
+            (desk.work / "saved").touch()
+            shown.see("was lost")
+            assert shown.exit_code() != 0
+    with client(desk, "echo") as shown:
+        shown.see(" edited", "ready")
         leave(shown)
 
 
