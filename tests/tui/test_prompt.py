@@ -14,6 +14,7 @@ from textual import events
 from jaato.errors import ConfigError
 from jaato.protocol.events import MessageUser
 from jaato.tui.prompt.external_editor import find_editor
+from jaato.tui.prompt.memory import MAX_DRAFT_CHARS, Memory
 
 pytestmark = pytest.mark.anyio
 PNG = (
@@ -320,6 +321,46 @@ async def test_a_killed_client_leaves_its_draft_to_the_next_one(work: Path) -> N
         child.kill()
     async with studio(work, steps=[say("x")]) as one:
         assert one.app.view.prompt.text == "killed"
+
+
+def open_once(state: Path, key: str, text: str | None = None) -> str:
+    """The draft that a client finds; what it keeps, if it does."""
+    memory = Memory(state)
+    found = memory.open_draft(key)
+    if text is not None:
+        memory.keep_draft(text, [])
+    memory.close_draft()
+    return found
+
+
+def test_locks_of_killed_clients_are_removed(tmp_path: Path) -> None:
+    """A client that was killed in another directory leaves a lock file until the next start; one that is held stays."""
+    one = Memory(tmp_path)
+    one.open_draft("one")
+    (tmp_path / ".tui_drafts.json.0123456789abcdef.lock").touch()
+    open_once(tmp_path, "two")
+    (held,) = tmp_path.glob(".tui_drafts.json.*.lock")
+    assert "0123456789abcdef" not in held.name
+    one.close_draft()
+    assert not held.exists()
+
+
+def test_drafts_are_read_where_nothing_can_be_written(tmp_path: Path) -> None:
+    """Without a lock a draft is shown, and kept for its client alone."""
+    open_once(tmp_path, "here", "kept")
+    (tmp_path / ".tui_drafts.json.lock").unlink()
+    (tmp_path / ".tui_drafts.json.lock").mkdir()
+    assert open_once(tmp_path, "here", "changed") == "kept"
+    assert open_once(tmp_path, "here") == "kept"
+
+
+def test_huge_drafts_take_the_place_of_the_oldest_alone(tmp_path: Path) -> None:
+    """What the file has no room for are the oldest drafts; no text is too large by itself, nor any name of a directory."""
+    keys = [f"directory /\udcff{number}" for number in range(4)]
+    for key in keys:
+        open_once(tmp_path, key, "\U0001f600" * MAX_DRAFT_CHARS)
+    found = [len(open_once(tmp_path, key)) for key in keys]
+    assert found == [0, 0, MAX_DRAFT_CHARS, MAX_DRAFT_CHARS]
 
 
 async def test_an_image_stays_with_its_message(work: Path) -> None:

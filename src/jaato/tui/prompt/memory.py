@@ -84,11 +84,11 @@ class Memory:
     def open_draft(self, key: str) -> str:
         """The newest draft of a session or directory that no other client has open, if there is one; it is this client's until
         `close_draft`."""
-        drafts: dict[str, object] = {}
+        drafts = self._read_drafts()
         self._slot = key
         with suppress(OSError), file_lock(self._drafts_path):
-            known = read_json(self._drafts_path)
-            drafts = known if isinstance(known, dict) else {}
+            drafts = self._read_drafts()  # again: another client may have kept one
+            self._remove_free_locks()
             written = [slot for slot in reversed(drafts) if has_draft_of(slot, key)]
             numbered = (f"{number} {key}" for number in itertools.count(2))
             self._slot = next(filter(self._lock_slot, itertools.chain(written, [key], numbered)))
@@ -96,21 +96,25 @@ class Memory:
         self.attachments.stored = list(paths)
         return printable(text)
 
+    def _read_drafts(self) -> dict[str, object]:
+        known = read_json(self._drafts_path)
+        return known if isinstance(known, dict) else {}
+
     def _lock_slot(self, slot: str) -> bool:
         """Lock a draft for this client; whether no other one has it. Raises `OSError`."""
-        path = self._lock_path(slot)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return False
-        self._lock = descriptor
-        return True
+        self._lock = try_lock(self._lock_path(slot))
+        return self._lock is not None
 
     def _lock_path(self, slot: str) -> Path:
         digest = hashlib.sha256(slot.encode("utf-8", "surrogateescape")).hexdigest()
         return self._drafts_path.with_name(f".{self._drafts_path.name}.{digest[:16]}.lock")
+
+    def _remove_free_locks(self) -> None:
+        """Remove the lock files of clients that were killed. Raises `OSError`."""
+        for path in self._drafts_path.parent.glob(f".{self._drafts_path.name}.*.lock"):
+            if (descriptor := try_lock(path)) is not None:
+                path.unlink(missing_ok=True)
+                os.close(descriptor)
 
     def keep_draft(self, text: str, paths: list[str]) -> None:
         """Keep the draft that is open, with the paths of what is attached to it; an empty one is removed."""
@@ -127,6 +131,17 @@ class Memory:
             with suppress(OSError), file_lock(self._drafts_path):
                 self._lock_path(slot).unlink(missing_ok=True)
             os.close(lock)
+
+
+def try_lock(path: Path) -> int | None:
+    """The descriptor of a lock that is held by it; None if another one holds it. Raises `OSError`."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def has_draft_of(slot: str, key: str) -> bool:
@@ -153,7 +168,14 @@ def add_draft(known: object, key: str, text: str, paths: list[str]) -> dict[str,
     drafts.pop(key, None)
     if text.strip() or paths:
         drafts[key] = {"text": text, "files": paths} if paths else text
-    return dict(list(drafts.items())[-MAX_DRAFTS:])
+    newest: dict[str, object] = {}
+    size = 0
+    for slot, draft in list(reversed(drafts.items()))[:MAX_DRAFTS]:
+        size += len(encode({slot: draft}))
+        if size > MAX_BYTES:
+            break  # a larger file would not be read
+        newest[slot] = draft
+    return dict(reversed(newest.items()))
 
 
 def read_json(path: Path) -> object:
@@ -165,11 +187,15 @@ def read_json(path: Path) -> object:
         return None
 
 
+def encode(content: object) -> bytes:
+    """What a file has for this."""
+    return json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
 def change_json(path: Path, change: Callable[[object], object]) -> None:
     """Replace what a file has by a function of it; without effect on a full or read-only disk."""
     try:
         with file_lock(path):
-            text = json.dumps(change(read_json(path)), ensure_ascii=True)
-            write_private(path, text.encode())
+            write_private(path, encode(change(read_json(path))))
     except OSError:
         return
