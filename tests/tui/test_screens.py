@@ -158,6 +158,9 @@ async def test_all_sessions_are_reached_at_the_end_of_the_list(work: Path) -> No
             if words:
                 browser._filter_input.value = words
                 await one.see("found:")
+            for _ in range(MOST + 1):  # faster than they are loaded
+                browser.action_move(1)
+            assert browser.marked is browser._shown[-1]
             for loaded in (2 * MOST, 2 * MOST + 5):
                 await load_more(one, browser, loaded)
             await one.wait(lambda: "loaded" not in one.screen)

@@ -188,6 +188,13 @@ class Browser(ModalScreen[None]):
             self._options.add_options(map(make_option, rows))
             self._show_count()
 
+    def _load_more_at_end(self) -> bool:
+        """Load more at the last row; whether there are any."""
+        is_at_end = self.marked is not None and self.marked is self._shown[-1] and self.subject.has_more
+        if is_at_end and not self._loading_more:
+            self._load_more()
+        return is_at_end
+
     def _show_count(self) -> None:
         """Say in the title how many rows are loaded, where there are more."""
         more = f" ({len(self._rows)} loaded, more at the end of the list)" if self.subject.has_more else ""
@@ -234,8 +241,7 @@ class Browser(ModalScreen[None]):
         """Show what is known of the row; at the last one load more."""
         if (row := self.marked) is not None:
             self._preview(row)
-            if row is self._shown[-1] and self.subject.has_more and not self._loading_more:
-                self._load_more()
+            self._load_more_at_end()
 
     @work(exclusive=True)
     async def _preview(self, row: Row) -> None:
@@ -254,9 +260,10 @@ class Browser(ModalScreen[None]):
         )
 
     def action_move(self, by: int) -> None:
-        """Mark another row."""
+        """Mark another row; the first one follows the last, unless more are loaded."""
         if by > 0:
-            self._options.action_cursor_down()
+            if not self._load_more_at_end():
+                self._options.action_cursor_down()
         else:
             self._options.action_cursor_up()
 
