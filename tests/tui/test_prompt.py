@@ -72,7 +72,10 @@ async def test_a_draft_returns_when_another_message_is_sent(work: Path) -> None:
         await one.press("enter")
         await one.see("three.")
         assert prompt.text == "my draft"
+        prompt.begin("first")
+        prompt.begin("/mode ")
         prompt.begin("/help ")
+        assert prompt.text == "/help ", "what was chosen before and not changed does not come back"
     async with studio(work, steps=[say("x")]) as one:
         prompt = one.app.view.prompt
         assert prompt.text == "my draft\n/help "

@@ -106,7 +106,7 @@ class Prompt(TextField):
 
     def begin(self, text: str) -> None:
         """Begin another message; what was typed comes back when that is sent."""
-        self.memory.interrupt(self.message)
+        self.memory.interrupt(self.message, text)
         self.recall(text)
 
     def recall(self, text: str) -> None:

@@ -36,6 +36,8 @@ class Memory:
         self._at = len(self.entries)
         self._unsent = ""
         """What was typed before another text took its place."""
+        self._begun = ""
+        """The text that took it, while nothing changes it."""
         self._slot: str | None = None
         """The name of this client's draft in the file, while it is open: each client of a session or directory has its own."""
         self._lock: int | None = None
@@ -67,13 +69,15 @@ class Memory:
         self._at += 1
         return self.resume() if self._at == len(self.entries) else self.entries[self._at]
 
-    def interrupt(self, text: str) -> None:
-        """Remember what was typed, as another text takes its place in the prompt."""
-        self._unsent = "\n".join(filter(None, [self._unsent, text]))
+    def interrupt(self, text: str, begun: str = "") -> None:
+        """Remember what was typed, as another text takes its place in the prompt, and again another one."""
+        if text != self._begun:
+            self._unsent = "\n".join(filter(None, [self._unsent, text]))
+        self._begun = begun
 
     def resume(self) -> str:
         """What was typed before another text took its place in the prompt; once."""
-        text, self._unsent = self._unsent, ""
+        text, self._unsent, self._begun = self._unsent, "", ""
         return text
 
     def unsent(self, text: str) -> str:
