@@ -53,10 +53,19 @@ def test_an_editor_leaves_the_terminal_in_any_state(tmp_path: Path) -> None:
 
 
 def test_a_stop_in_the_editor_needs_a_shell_that_continues_it(tmp_path: Path) -> None:
-    """Ctrl+Z in an editor stops all that has the terminal; without a shell that could continue it, nothing is stopped."""
+    """Ctrl+Z in an editor stops all that has the terminal; without a shell that could continue it, nothing is stopped, nor by the
+    command of the palette."""
     with client(CliEnvironment(tmp_path), "kill -TSTP 0; sleep 0.5; echo edited >$1") as shown:
         shown.press("C-g")
         shown.see("edited", "ready")
+        shown.press("C-p")
+        shown.see("Search for commands")
+        shown.type("suspend")
+        shown.see("go to the shell")
+        shown.press("Enter")
+        shown.wait(lambda screen: "Search for commands" not in screen and "ready" in screen)
+        shown.type("!")
+        shown.see("edited!", "New session", "ready")
         leave(shown)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import shlex
 import signal
 import sys
 import time
@@ -18,6 +19,7 @@ import psutil
 import pytest
 from tests.cli.environment import CliEnvironment, call, say
 from tests.cli.terminal import Talk
+from tests.tui.tmux import pane
 
 from jaato.tui.questions.panel import GUARD_S
 
@@ -253,17 +255,31 @@ def test_a_closed_terminal_leaves_no_process(tmp_path: Path) -> None:
 
 
 def test_it_is_suspended_and_drawn_again(tmp_path: Path) -> None:
-    """Stopped, the screen is the shell's; continued, all of it is drawn again."""
+    """Stopped, the screen is the shell's; continued, also in the background first, all of it is drawn again."""
     desk = CliEnvironment(tmp_path)
-    with terminal(desk, "tui", "--no-daemon", *desk.script(say("x"))) as child:
-        child.expect("ready")
-        child.kill(signal.SIGTSTP)
-        child.expect(re.escape("\x1b[?1049l"))
-        child.kill(signal.SIGCONT)
-        child.expect(re.escape("\x1b[?1049h"))
-        child.expect("F1 shows the keys")
-        child.expect("ready")
-        leave(child)
+    words = [*desk.command, "tui", "--no-daemon", *desk.script(say("x"))]
+    env = {**desk.env, "TERM": "tmux-256color", "HISTFILE": "", "PS1": "shell$ "}
+    with pane(["bash", "--norc", "--noprofile", "-i"], cwd=desk.work, env=env) as shown:
+        shown.type(shlex.join(words))
+        shown.press("Enter")
+        for back in (["fg"], ["bg", "fg"]):
+            shown.see("ready")
+            shown.press("C-p")
+            shown.see("Search for commands")
+            shown.type("suspend")
+            shown.see("go to the shell")
+            shown.press("Enter")
+            for command in back:
+                shown.wait(lambda screen: screen.rstrip().endswith("shell$"))
+                shown.type(f"clear; {command}")
+                shown.press("Enter")
+            shown.see("New session", "F1 shows the keys", "ready")
+            shown.type("a")
+        shown.see(" aa", "ready")
+        shown.press("C-c")
+        shown.see("again leaves")
+        shown.press("C-c")
+        shown.see("resumes the session", "shell$")
 
 
 def test_a_message_is_written_in_the_users_editor(tmp_path: Path) -> None:

@@ -37,14 +37,26 @@ class TerminalDriver(LinuxDriver):
         self.write(RESET)
 
     def _sigtstp_application(self, *_signal: object) -> None:
-        """Stop; with a program that has the terminal, only if a shell can continue both: in the other case the kernel ignores
-        the signal, and not SIGSTOP, which Textual sends."""
-        if self._auto_restart:
-            super()._sigtstp_application()
-            return
+        """Stop, if there is a shell to continue this: where there is none, as with a client that ssh or tmux has started, the kernel
+        ignores the signal, unlike SIGSTOP, which Textual sends."""
+        is_shown = self._auto_restart  # no other program has the terminal
+        if is_shown:
+            self.suspend_application_mode()
+            self._must_signal_resume = True
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        signal.signal(signal.SIGCONT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, self._sigtstp_application)
+        if signal.getsignal(signal.SIGCONT) == signal.SIG_IGN:
+            return  # the terminal was closed
+        signal.signal(signal.SIGCONT, self._sigcont_application)
+        if is_shown:
+            self.resume_application_mode()
+
+    def _sigcont_application(self, *_signal: object) -> None:
+        """Take the terminal once the shell gives it: after a stop in the background, not while it is taken."""
+        if self._must_signal_resume:
+            super()._sigcont_application()
 
     def run_input_thread(self) -> None:
         """Read and dispatch events until the client ends, or its terminal is closed."""
