@@ -70,7 +70,8 @@ class Memory:
         return self.resume() if self._at == len(self.entries) else self.entries[self._at]
 
     def interrupt(self, text: str, begun: str = "") -> None:
-        """Remember what was typed, as another text takes its place in the prompt, and again another one."""
+        """Remember what was typed, as another text takes its place in the prompt; with `begun`, unless it is changed, that one was
+        not typed."""
         if text != self._begun:
             self._unsent = "\n".join(filter(None, [self._unsent, text]))
         self._begun = begun
