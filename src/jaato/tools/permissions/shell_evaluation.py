@@ -73,7 +73,8 @@ class CommandLine(msgspec.Struct, frozen=True):
     arguments: dict[str, Any]
 
     def ask(self, reason: str, access: SandboxAccess | None, *, lasting: bool = True) -> Verdict:
-        """A question. What a lasting answer covers is all of the line where it is to reach more than rules give."""
+        """A question. A lasting answer covers the commands that no rule covers; all commands of the line where it would let them
+        reach more than a rule does."""
         extra = access is not None and difference(access, WORKSPACE_WRITE) is not None
         shape = (
             (self.found.entries if extra or self.found.covered else self.found.missing) if lasting else None

@@ -116,7 +116,7 @@ CODE_OF: dict[str, re.Pattern[str]] = {
         "sqlite3": r"\s*\..*|-cmd|-init",
     }.items()
 }
-"""The same for programs whose other arguments are often of that form, or whose own have others."""
+"""What `CODE` is, for the programs it does not fit: their harmless arguments look like it, or their code stands behind others."""
 
 READING = lazy_pattern(rf"{SHELL.pattern}|(?:python|pypy|perl|ruby)[\d.]*|node|nodejs")
 """Programs that run what they read where they are given no program, wherever that comes from."""

@@ -70,8 +70,8 @@ class Memory:
         return self.resume() if self._at == len(self.entries) else self.entries[self._at]
 
     def interrupt(self, text: str, begun: str = "") -> None:
-        """Remember what was typed, as another text takes its place in the prompt; with `begun`, unless it is changed, that one was
-        not typed."""
+        """Remember `text`, which was typed, as another text takes its place in the prompt. That one is `begun` where it was not
+        typed either: it is not remembered unless the user changes it."""
         if text != self._begun:
             self._unsent = "\n".join(filter(None, [self._unsent, text]))
         self._begun = begun
