@@ -60,6 +60,7 @@ test-system: $(VENV)/.stamp-test
 	$(BIN)/pytest -m system -rs
 
 bench: $(VENV)/.stamp-test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group browser
 	$(BIN)/python -m bench
 
 kill: $(VENV)/.stamp-test

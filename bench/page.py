@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import math
 import re
-import shutil
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -171,9 +172,10 @@ def fence_rows(root: Path) -> list[Row]:
 
 
 def rows() -> list[Row]:
-    """All figures; without Chromium the sizes alone."""
-    if not CHROMIUM or shutil.which(CHROMIUM) is None:
-        return weight_rows()
+    """All figures; without Chromium and Playwright the sizes alone."""
+    if not CHROMIUM or find_spec("playwright") is None:
+        needs = "Chromium and Playwright: pip install --group browser"
+        return [*weight_rows(), Row("page: in Chromium", math.nan, "skipped", None, f"this needs {needs}")]
     with (
         tempfile.TemporaryDirectory(prefix="jaato-") as root,
         desk(Path(root), main=[{"text": STORY, "chunks": 1_500}]) as server,
