@@ -152,15 +152,20 @@ def fork_on_request(
                     os.killpg(child, signal.SIGKILL)
 
 
+def take_streams(descriptors: list[int]) -> None:
+    """In a forked process: have these as its first descriptors and no others, and signals as a new process has them."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+    os.closerange(len(descriptors), 1024)
+
+
 def become(request: dict[str, Any], descriptors: list[int]) -> None:
     """Be the command, as if it had been started by name; never returns."""
     code = 70
     try:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for number, descriptor in enumerate(descriptors):
-            os.dup2(descriptor, number)
-        os.closerange(len(descriptors), 1024)
+        take_streams(descriptors)
         if request["terminal"]:
             os.setsid()
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -60,11 +60,7 @@ def main() -> None:
     data, descriptors = warm.fork_on_request(sys.argv[1])
     code = 1
     try:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for number, descriptor in enumerate(descriptors):
-            os.dup2(descriptor, number)
-        os.closerange(len(descriptors), 1024)
+        warm.take_streams(descriptors)
         home, script = json.loads(data)["args"]
         anyio.run(serve, Path(home), script)
         code = 0
