@@ -118,7 +118,7 @@ class Repeated(NamedTuple):
         return self.end if self.end is not None and self.end.reason in FAILED else None
 
     def is_repetition(self, attempt: Attempt) -> bool:
-        """Whether an attempt has sent the message, and not another request that said the same before."""
+        """Whether an attempt has sent the message, and not another request with the same text before."""
         if not self.message.message.once.startswith(attempt.once):
             return False
         if attempt.key or self.end is None:

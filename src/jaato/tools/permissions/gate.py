@@ -78,7 +78,7 @@ def ignore_event(_told: object) -> None:
 
 
 def leave_open(_key: CallKey, _permission: Permission) -> bool:
-    """Leave a question open: whoever is asked has it elsewhere."""
+    """Leave a question open: its answer is given elsewhere."""
     return False
 
 
