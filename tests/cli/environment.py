@@ -159,13 +159,18 @@ class CliEnvironment:
         self._servers.callback(process.wait, TIMEOUT_S)
         assert "serving at" in said, log.read_text()
 
-    def kill_server(self) -> None:
-        """End the server at once, as a crash would."""
+    def server_pid(self) -> int:
+        """The process of the server that runs."""
         said = self.run("serve", "--status").stdout
         found = re.search(r"process (\d+)", said)
         assert found is not None, said
-        os.kill(int(found[1]), signal.SIGKILL)
-        while alive(int(found[1])):
+        return int(found[1])
+
+    def kill_server(self) -> None:
+        """End the server at once, as a crash would."""
+        pid = self.server_pid()
+        os.kill(pid, signal.SIGKILL)
+        while alive(pid):
             time.sleep(0.01)
 
     def wait_for(self, name: str) -> None:

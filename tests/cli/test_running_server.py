@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from subprocess import PIPE
@@ -110,3 +112,34 @@ def test_a_server_that_has_not_quite_ended_does_not_run(tmp_path: Path) -> None:
         assert read_holder(path) is not None
         process.stdin.close()
         assert find_server(path) is None
+
+
+def test_a_server_that_dies_while_it_is_asked(desk: CliEnvironment) -> None:
+    """The connection waits for a server that hangs, and is killed: another is started, and the run is done there."""
+    with desk.serving():
+        desk.env["JAATO_SERVER"] = "always"
+        pid, path = desk.server_pid(), f"{desk.env['XDG_RUNTIME_DIR']}/jaato/jaato.sock"
+        os.kill(pid, signal.SIGSTOP)
+        sockets = Path("/proc/net/unix")
+        before = sockets.read_text().count(path)
+        running = desk.start("run", *desk.script(say("Here.")), "hello")
+        until = time.monotonic() + TIMEOUT_S
+        while sockets.read_text().count(path) == before:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        os.kill(pid, signal.SIGKILL)
+        out, err = running.communicate(timeout=TIMEOUT_S)
+        assert (running.returncode, out) == (0, b"Here.\n"), err
+
+
+def test_two_that_start_the_server_at_the_same_time(desk: CliEnvironment) -> None:
+    """One starts it, the other waits until it serves."""
+    with tempfile.TemporaryDirectory(prefix="jaato-") as runtime:
+        desk.env |= {"XDG_RUNTIME_DIR": runtime, "JAATO_SERVER": "always"}
+        try:
+            script = desk.script(say("Here."))
+            for running in [desk.start("run", *script, "hello") for _ in range(3)]:
+                out, err = running.communicate(timeout=TIMEOUT_S)
+                assert (running.returncode, out) == (0, b"Here.\n"), err
+        finally:
+            desk.run("serve", "--stop")

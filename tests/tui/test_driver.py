@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.environment import CliEnvironment, say
-from tests.tui.test_terminal import expect_all, leave, terminal
+from tests.tui.terminal import expect_all, leave, terminal
 from textual.events import Paste
 
 from jaato.tui.driver import PASTE_BEGINS, PASTE_ENDS, InputParser, PasteFilter

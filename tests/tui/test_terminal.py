@@ -3,78 +3,21 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 import shlex
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pexpect
 import psutil
 import pytest
 from tests.cli.environment import CliEnvironment, call, say
-from tests.cli.terminal import Talk
+from tests.tui.terminal import TIMEOUT_S, desk_with_runtime, expect_all, leave, terminal
 from tests.tui.tmux import pane
 
-from jaato.tui.questions.panel import GUARD_S
-
 ROOT = Path(__file__).parents[2]
-TIMEOUT_S = 60
-
-
-@contextmanager
-def terminal(desk: CliEnvironment, *args: str, start: Sequence[str] = (), **environ: str) -> Iterator[Any]:
-    """A `jaato` in a pseudo-terminal of 80 by 24; what `start`s it is an interpreter of its own."""
-    env = {**desk.env, "TERM": "xterm-256color", **environ}
-    kind: type[pexpect.spawn] = pexpect.spawn
-    if not start and desk.forks(env):
-        start, kind = (sys.executable,), Talk
-    program, *words = [*(start or desk.command), *args]
-    child = kind(
-        program,
-        words,
-        cwd=str(desk.work),
-        env=env,
-        encoding="utf-8",
-        timeout=TIMEOUT_S,
-        dimensions=(24, 80),
-    )
-    try:
-        yield child
-    finally:
-        child.close(force=True)
-
-
-def desk_with_runtime(tmp_path: Path) -> CliEnvironment:
-    """A desk whose server has its socket in a directory of its own."""
-    desk = CliEnvironment(tmp_path)
-    runtime = tmp_path / "run"
-    runtime.mkdir(mode=0o700)
-    desk.env["XDG_RUNTIME_DIR"] = str(runtime)
-    return desk
-
-
-def expect_all(child: Any, *texts: str) -> None:
-    """Wait for texts that are drawn in one frame, in any order."""
-    left = list(texts)
-    while left:
-        del left[child.expect([re.escape(text) for text in left])]
-
-
-def leave(child: Any) -> None:
-    """Leave with Ctrl+C twice; the terminal is as it was."""
-    child.send("\x03")
-    child.expect("again leaves")
-    child.send("\x03")
-    child.expect(re.escape("\x1b[?1049l"))
-    child.expect(pexpect.EOF)
-    child.close()
-    assert child.exitstatus == 0
 
 
 def test_without_a_command_it_starts_a_server_and_opens(tmp_path: Path) -> None:
@@ -96,25 +39,6 @@ def test_without_a_command_it_starts_a_server_and_opens(tmp_path: Path) -> None:
         assert len(desk.sessions()) == 1
     finally:
         desk.run("serve", "--stop")
-
-
-def test_it_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
-    """kill -9 in mid-turn: the client reconnects, says what was interrupted, and goes on."""
-    with CliEnvironment(tmp_path).serving() as desk:
-        script = desk.script(call("run", command="touch begun; sleep 100"), say("Gone on."), say("Second."))
-        with terminal(desk, "tui", *script, "--yes") as child:
-            child.expect("ready")
-            child.send("work\r")
-            desk.wait_for("begun")
-            child.send("draft")
-            child.expect("draft")
-            desk.kill_server()
-            child.expect("reconnecting")
-            desk.start_server()
-            expect_all(child, "The turn was interrupted", "ready")
-            child.send("\x15/continue\r")
-            expect_all(child, "Gone on.", "ready")
-            leave(child)
 
 
 @pytest.mark.spec("S3", "Server-First Architecture", "S3.server.11")
@@ -344,71 +268,6 @@ def test_without_a_provider_it_says_what_to_do(tmp_path: Path) -> None:
         assert child.exitstatus == 2
 
 
-def test_a_message_starts_the_server_again(tmp_path: Path) -> None:
-    """The server was killed and nothing starts it: the status says what does, and the message is answered."""
-    desk = desk_with_runtime(tmp_path)
-    try:
-        with terminal(desk, "tui", *desk.script(say("First."), say("Second."))) as child:
-            child.expect("ready")
-            child.send("hi\r")
-            child.expect("First.")
-            child.expect("ready")
-            found = re.search(r"process (\d+)", desk.run("serve", "--status").stdout)
-            assert found is not None
-            os.kill(int(found[1]), signal.SIGKILL)
-            child.expect("a message starts the server")
-            child.send("again\r")
-            child.expect("Second.")
-            child.expect("ready")
-            leave(child)
-    finally:
-        desk.run("serve", "--stop")
-
-
-def test_an_answer_that_no_server_has_taken_starts_one(tmp_path: Path) -> None:
-    """The server hangs when the question is answered, and is killed: the call runs once, without another key."""
-    desk = desk_with_runtime(tmp_path)
-    script = desk.script(call("run", command="echo once >> log.txt", need=["write"]), say("It is done."))
-    try:
-        with terminal(desk, "tui", *script) as child:
-            child.expect("ready")
-            child.send("go\r")
-            child.expect("May run run")
-            found = re.search(r"process (\d+)", desk.run("serve", "--status").stdout)
-            assert found is not None
-            os.kill(int(found[1]), signal.SIGSTOP)
-            child.send("\t")
-            expect_all(child, "whole")
-            time.sleep(GUARD_S + 0.05)
-            child.send("y")
-            time.sleep(0.2)
-            os.kill(int(found[1]), signal.SIGKILL)
-            expect_all(child, "It is done.", "ready")
-            leave(child)
-        assert (desk.work / "log.txt").read_text() == "once\n"
-    finally:
-        desk.run("serve", "--stop")
-
-
-def test_a_message_that_waits_for_the_connection_is_no_lost_one(tmp_path: Path) -> None:
-    """The server is gone and that of another place: who leaves finds the message in the prompt again."""
-    with CliEnvironment(tmp_path).serving() as desk:
-        socket = str(Path(desk.env["XDG_RUNTIME_DIR"]) / "jaato" / "jaato.sock")
-        words = ["tui", "--connect", socket, *desk.script(say("First."))]
-        with terminal(desk, *words) as child:
-            child.expect("ready")
-            desk.kill_server()
-            child.expect("reconnecting")
-            child.send("take this\r")
-            child.expect("waits for the connection")
-            child.kill(signal.SIGTERM)
-            child.expect(pexpect.EOF)
-        desk.start_server()
-        with terminal(desk, *words) as child:
-            expect_all(child, "take this", "ready")
-            leave(child)
-
-
 @pytest.mark.parametrize("environ", [{"TERM": "dumb"}, {"PYTHONIOENCODING": "latin-1"}])
 def test_a_terminal_that_cannot_show_it_gets_plain_lines(tmp_path: Path, environ: dict[str, str]) -> None:
     """A message says why, and nothing is drawn."""
@@ -428,43 +287,3 @@ def test_nothing_is_written_at_rest(tmp_path: Path) -> None:
         child.expect("ready")
         assert any(child.expect([pexpect.TIMEOUT, ".+"], timeout=2) == 0 for _ in range(20))
         leave(child)
-
-
-def test_a_message_that_the_server_does_not_take_is_shown(tmp_path: Path) -> None:
-    """The server is silent: the message is shown as waiting, and is a draft again for one who leaves then."""
-    with CliEnvironment(tmp_path).serving() as desk:
-        words = ["tui", *desk.script(say("First."))]
-        found = re.search(r"process (\d+)", desk.run("serve", "--status").stdout)
-        assert found is not None
-        with terminal(desk, *words) as child:
-            child.expect("ready")
-            os.kill(int(found[1]), signal.SIGSTOP)
-            try:
-                child.send("are you there\r")
-                child.expect("waits for the server")
-                leave(child)
-            finally:
-                os.kill(int(found[1]), signal.SIGCONT)
-        with terminal(desk, *words) as child:
-            expect_all(child, "are you there", "ready")
-            leave(child)
-
-
-def test_it_ends_while_a_list_waits_for_the_server(tmp_path: Path) -> None:
-    """The server does not answer: the list of sessions takes keys, and Ctrl+C twice ends the program."""
-    with (
-        CliEnvironment(tmp_path).serving() as desk,
-        terminal(desk, "tui", *desk.script(say("x"))) as child,
-    ):
-        child.expect("ready")
-        found = re.search(r"process (\d+)", desk.run("serve", "--status").stdout)
-        assert found is not None
-        os.kill(int(found[1]), signal.SIGSTOP)
-        try:
-            child.send("\x1bOR")
-            child.expect("type to search")
-            child.send("some words")
-            child.expect("words")
-            leave(child)
-        finally:
-            os.kill(int(found[1]), signal.SIGCONT)

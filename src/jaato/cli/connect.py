@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from jaato.client.address import Address, address_of, socket_path
+from jaato.client.address import Address, Disconnected, address_of, socket_path
 from jaato.client.blocking import Client
 from jaato.errors import ConfigError, ServerGone
 from jaato.settings import environment, load, user_dir
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from jaato.runtime.session_options import SessionOptions
 
 MAX_TOKEN_BYTES = 4_000
+START_S = 10.0
+"""How long a server that another process starts or ends is waited for."""
 CONTRADICTION = "--no-daemon and --connect contradict each other; use one of them."
 NOT_ONE_LINE = "it does not contain one line of ASCII"
 
@@ -113,7 +116,7 @@ def connect_to_server(args: Namespace, console: Console) -> Client | None:
     try:
         client = connect_to(Address(path=path))
     except ServerGone as error:
-        if not isinstance(error.__cause__, OSError):
+        if not isinstance(error, Disconnected):
             console.note(f"not using the server: {error}", "yellow")
         return None  # a stale socket
     if not same_state_dir(client.welcome.state_dir, environ):
@@ -152,17 +155,23 @@ def connect_to(address: Address) -> Client:
 
 
 def connect_or_start(path: Path) -> Client:
-    """A connected client of the user's server, which is started if it is not running. Raises `ConfigError`, `ServerGone`."""
-    try:
-        return connect_to(Address(path=path))
-    except ServerGone as error:
-        if not isinstance(error.__cause__, OSError):
-            raise
-    from jaato.cli.arguments.parser import make_parser
-    from jaato.cli.commands.serve import start_daemon
+    """A connected client of the user's server, which is started if it is not running; one that is about to serve or to end
+    is waited for. Raises `ConfigError`, `ServerGone`."""
+    until = time.monotonic() + START_S
+    while True:
+        try:
+            return connect_to(Address(path=path))
+        except Disconnected:
+            if time.monotonic() > until:
+                raise
+        from jaato.cli.arguments.parser import make_parser
+        from jaato.cli.commands.serve import start_daemon
+        from jaato.server.lock_file import find_server
 
-    start_daemon(make_parser("serve").parse_args(["serve", "--daemon"]), path)
-    return connect_to(Address(path=path))
+        if find_server(path) is None:
+            start_daemon(make_parser("serve").parse_args(["serve", "--daemon"]), path)
+        else:
+            time.sleep(0.05)
 
 
 def same_state_dir(state_dir: str, environ: dict[str, str]) -> bool:

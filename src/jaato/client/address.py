@@ -29,6 +29,10 @@ GIVE_UP_AFTER_S = 300.0
 """How long to try to reconnect before the waiting commands fail."""
 
 
+class Disconnected(ServerGone):
+    """Nothing is connected at an address, or what was has ended the connection without a reason, as a killed server does."""
+
+
 class Address(msgspec.Struct, frozen=True):
     """A server's address: a Unix socket, or host and port. The token is never part of a URL."""
 
@@ -157,7 +161,7 @@ def no_server(address: Address, error: OSError) -> ConnectionFault:
             f"The certificate of {address} cannot be trusted: {untrusted}. Give its authority: ca_file."
         )
     network = "" if address.path is not None else f" --web-socket {address.name}"
-    return ServerGone(
+    return Disconnected(
         f"No server answers at {address}: {error.strerror or error}. `jaato serve --daemon{network}` starts one."
     )
 

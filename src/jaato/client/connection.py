@@ -21,6 +21,7 @@ from jaato.client.address import (
     LONGEST_PAUSE_S,
     PATH,
     Address,
+    Disconnected,
     address_of,
     check_owner,
     no_answer,
@@ -443,7 +444,7 @@ class WebSocketTransport:
     def send(self, message: bytes) -> None:
         """Send one whole frame; never waits. Raises `ServerGone` once the connection is lost."""
         if self._writer.is_closing():
-            raise ServerGone("The connection to the server was lost.")
+            raise Disconnected("The connection to the server was lost.")
         self._writer.write(frame(TEXT, message))
 
     async def receive(self) -> bytes:
@@ -452,9 +453,9 @@ class WebSocketTransport:
             try:
                 data = await self._reader.read(READ_BYTES)
             except OSError as error:
-                raise ServerGone(f"The connection to the server was lost: {error.strerror}.") from None
+                raise Disconnected(f"The connection to the server was lost: {error.strerror}.") from None
             if not data:
-                raise ServerGone("The server has ended the connection.")
+                raise Disconnected("The server has ended the connection.")
             self._messages = self._frames.take(data)
             for due in self._frames.due:
                 if self._writer.transport.get_write_buffer_size() < MAX_UNREAD_BYTES:

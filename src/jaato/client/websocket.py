@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from jaato.client.address import CONNECT_S, PATH, Address, connect_socket, no_answer
+from jaato.client.address import CONNECT_S, PATH, Address, Disconnected, connect_socket, no_answer
 from jaato.errors import ConnectionFault, JaatoError, NotAllowed, ServerGone, from_code
 from jaato.protocol.frames import NOT_LET_IN, OTHER_PROTOCOL, PROTOCOL
 
@@ -56,7 +56,10 @@ class Handshake:
 
     def take(self, data: bytes) -> bytes | None:
         """Process received bytes; None while more are needed. Raises `NotAllowed` when the server refuses this client,
-        `ConnectionFault` for any other refusal and for a response that is not HTTP."""
+        `Disconnected` at the end of the connection, `ConnectionFault` for any other refusal and for a response that is not
+        HTTP."""
+        if not data and not self._held:
+            raise Disconnected("The server has ended the connection.")
         self._held += data
         head, end, rest = self._held.partition(b"\r\n\r\n")
         if not end:
@@ -215,7 +218,7 @@ class SocketTransport:
         except TimeoutError:
             raise ServerGone("The server does not read what is sent to it.") from None
         except OSError as error:
-            raise ServerGone(f"The connection to the server was lost: {error.strerror}.") from None
+            raise Disconnected(f"The connection to the server was lost: {error.strerror}.") from None
 
     def wait(
         self, timeout_s: float | None, descriptors: Collection[int] = ()
@@ -270,9 +273,9 @@ class SocketTransport:
         except TimeoutError:
             raise
         except OSError as error:
-            raise ServerGone(f"The connection to the server was lost: {error.strerror}.") from None
+            raise Disconnected(f"The connection to the server was lost: {error.strerror}.") from None
         if not data:
-            raise ServerGone("The server has ended the connection.")
+            raise Disconnected("The server has ended the connection.")
         return data
 
     def _has_buffered(self) -> bool:

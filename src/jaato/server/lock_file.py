@@ -38,14 +38,16 @@ def lock_path(path: Path) -> Path:
 
 
 def find_server(path: Path) -> ServerRecord | None:
-    """The server that runs at this socket, or None. One that was killed holds its lock until its last thread has ended, which
-    is waited for."""
+    """The server that runs at this socket, or None. One that starts is waited for until it has recorded itself, and one that
+    was killed until its last thread has ended, as it holds its lock so long."""
     if (record := read_holder(path)) is None:
         return None
     from jaato.tools.processes.warden.cgroup import read_state  # a start without a server needs none of it
 
     until = time.monotonic() + LOCK_S
-    while record is not None and read_state(str(record.pid)) == "Z" and time.monotonic() < until:
+    while record is not None and time.monotonic() < until:
+        if record.pid and read_state(str(record.pid)) != "Z":
+            break
         time.sleep(0.01)
         record = read_holder(path)
     return record
@@ -120,7 +122,7 @@ def acquire_lock(path: Path) -> int:
             return fd
         other = find_server(path)
         if (other is not None and other.pid) or time.monotonic() > until:
-            pid = other.pid if other is not None else "?"
+            pid = other.pid if other is not None and other.pid else "?"
             raise ConfigError(f"A server is already running (process {pid}); `jaato serve --stop` stops it.")
         time.sleep(0.02)  # another process is just reading the record, or has just released the lock
 

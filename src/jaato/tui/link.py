@@ -20,7 +20,7 @@ from jaato.cli.repl.questions import answer_command
 from jaato.cli.repl.slash_commands import run_slash_command
 from jaato.client.connection import Client
 from jaato.client.session import RemoteSession
-from jaato.errors import JaatoError, SessionBusy
+from jaato.errors import ConnectionFault, JaatoError, SessionBusy
 from jaato.protocol.commands import MessageSend, SessionCreate, SessionDetach, resume_command
 from jaato.protocol.events import Event, InitProgress, PermissionRequested, SessionInfo, TurnCompleted
 from jaato.protocol.frames import Opened, Settled
@@ -464,10 +464,18 @@ class Link:
         self.changed()
 
     async def _start_server(self, start: Callable[[], object]) -> None:
-        """Start it until it is there: one that is about to end still seems to run."""
+        """Start it until it is there: one that hangs may be killed, and then none runs. Raises `JaatoError` if it cannot be
+        started."""
+        shown = ""
         try:
             while self._asking and not self.client.connected:
-                await anyio.to_thread.run_sync(start)
+                try:
+                    await anyio.to_thread.run_sync(start)
+                except ConnectionFault as error:
+                    if str(error) != shown:
+                        shown = str(error)
+                        self.conversation.note(shown, "red")
+                        self.changed()
                 await asyncio.sleep(START_AGAIN_S)
         finally:
             self._starting = False

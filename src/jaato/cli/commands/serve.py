@@ -117,6 +117,19 @@ def check_running(args: Namespace, running: ServerRecord) -> None:
         )
 
 
+def report_running(args: Namespace, path: Path) -> bool:
+    """Print which server runs, if one does; whether one does. Raises `ConfigError` as `check_running` does."""
+    from jaato.server.lock_file import find_server
+
+    running = find_server(path)
+    if running is None:
+        return False
+    check_running(args, running)
+    text = f"a server is already running (process {running.pid}) at {running.socket}"
+    print_message("; ".join(filter(None, [text, explain_version(running.version)])))
+    return True
+
+
 def explain_version(running: str) -> str:
     """A note about a running server of another version than this program's; empty for the same one."""
     if running in ("", __version__):
@@ -126,13 +139,7 @@ def explain_version(running: str) -> str:
 
 def start_daemon(args: Namespace, path: Path) -> int:
     """Start the server in the background, and wait until it is ready. Raises `ConfigError` when it fails."""
-    from jaato.server.lock_file import find_server
-
-    running = find_server(path)
-    if running is not None:
-        check_running(args, running)
-        text = f"a server is already running (process {running.pid}) at {running.socket}"
-        print_message("; ".join(filter(None, [text, explain_version(running.version)])))
+    if report_running(args, path):
         return OK
     environ = environment()
     log = (
@@ -162,6 +169,8 @@ def start_daemon(args: Namespace, path: Path) -> int:
         message = ready.readline().decode("utf-8", "replace").strip()
     if not message:
         child.wait()
+        if report_running(args, path):  # another process has started one at the same time
+            return OK
         with log.open("rb") as file:
             file.seek(start)
             why = file.read(4_000).decode("utf-8", "replace").strip().removeprefix("jaato: ")
