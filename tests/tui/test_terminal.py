@@ -225,7 +225,7 @@ while test ! -e saved; do sleep 0.05; done
         say("Done."),
     )
     words = ["tui", "--no-daemon", *steps, "--yes"]
-    with terminal(desk, *words, EDITOR=f"'{editor}' 'two words'") as child:
+    with terminal(desk, *words, EDITOR="editor 'two words'", PATH=f"{tmp_path}:{desk.env['PATH']}") as child:
         child.expect("ready")
         child.send("go\r")
         desk.wait_for("begun")
