@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import time
@@ -93,5 +94,33 @@ def test_a_client_that_reads_slowly(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             deltas = [json.loads(line[6:])["choices"][0]["delta"].get("content", "") for line in lines]
             assert "".join(deltas) == ANSWER[:1_000_000]
             assert max(map(len, deltas)) == wire.PIECE_CHARS
+
+    anyio.run(main)
+
+
+def test_a_server_that_is_held_up_does_not_blame_its_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that comes to nothing for longer than an answer may stay unread: once server and client run again, all of
+    it arrives."""
+    monkeypatch.setattr(wire, "UNREAD_S", 0.1)
+
+    async def hold_up() -> None:
+        while True:
+            time.sleep(0.2)
+            await anyio.sleep(0)
+
+    async def main() -> None:
+        async with serving(tmp_path, [Step(ANSWER[:200_000])]) as api, anyio.create_task_group() as group:
+            connection = ask(api)
+            connection.setblocking(False)
+            reader, writer = await asyncio.open_connection(sock=connection, limit=8_192)
+            await reader.readuntil(b"data: {")
+            group.start_soon(hold_up)
+            received = (await reader.read()).decode()
+            group.cancel_scope.cancel()
+            writer.close()
+            assert "data: [DONE]" in received
+            assert '"answer_unread"' not in received
 
     anyio.run(main)

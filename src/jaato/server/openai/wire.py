@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Any, Protocol
 
 import anyio
@@ -19,7 +20,7 @@ from jaato.server.openai.errors import RequestError, error_body
 
 KEEP_ALIVE_S = 15.0
 """After how long without a piece a comment is sent, so that no proxy gives the connection up."""
-UNREAD_S = 3.0
+UNREAD_S, UNREAD_PARTS = 3.0, 10
 """For how long a client may leave all of a full connection unread; then its turn is stopped, so that what it does not read is
 not kept in memory. The connection is reset by `LimitedProtocol`."""
 PIECE_CHARS = 16_384
@@ -108,6 +109,29 @@ def head_of(model: str, kind: str) -> dict[str, Any]:
     return {"id": f"chatcmpl-{new_id('m')}", "object": kind, "created": int(time.time()), "model": model}
 
 
+@contextmanager
+def cancel_unread() -> Iterator[anyio.CancelScope]:
+    """Cancel what has not been sent within `UNREAD_S`. That is counted in parts, so that a time in which this process itself
+    is held up is at most one of them: it says nothing about the client."""
+    loop, part_s = asyncio.get_running_loop(), UNREAD_S / UNREAD_PARTS
+    scope = anyio.CancelScope()
+    timer: asyncio.TimerHandle
+
+    def count(left: int) -> None:
+        nonlocal timer
+        if left:
+            timer = loop.call_later(part_s, count, left - 1)
+        else:
+            scope.cancel()
+
+    count(UNREAD_PARTS)
+    with scope:
+        try:
+            yield scope
+        finally:
+            timer.cancel()
+
+
 class EventStream:
     """A stream of server-sent events without names, which starts with the first piece: until then an error has a status."""
 
@@ -116,7 +140,7 @@ class EventStream:
         self._send = send
         self._head = head_of(model, "chat.completion.chunk")
         self._include_usage = include_usage
-        self._started = False
+        self._started = self._is_ended = False
         self._sent_at = anyio.current_time()
         self._lock = anyio.Lock()
 
@@ -144,7 +168,9 @@ class EventStream:
         await self._end()
 
     async def fail(self, refused: Refused) -> None:
-        """End with an error: as the response, or in the stream once that has started."""
+        """End with an error: as the response, or in the stream once that has started. One that has ended stays as it is."""
+        if self._is_ended:
+            return
         if not self._started:
             await send_refusal(self._scope, self._send, refused, error_body)
             return
@@ -153,6 +179,7 @@ class EventStream:
 
     async def _end(self) -> None:
         await self._send_line(b"data: [DONE]\n\n")
+        self._is_ended = True
         await self._send({"type": "http.response.body", "body": b""})
 
     async def _send_piece(self, piece: Piece) -> None:
@@ -160,7 +187,7 @@ class EventStream:
         if not self._started:
             await self._start()
         for start in range(0, len(piece.text), PIECE_CHARS):
-            with anyio.move_on_after(UNREAD_S) as scope:
+            with cancel_unread() as scope:
                 await self._send_delta({field: piece.text[start : start + PIECE_CHARS]})
             if scope.cancelled_caught:
                 raise RequestError(408, UNREAD, "answer_unread", **NO_RETRY)
