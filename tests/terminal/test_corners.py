@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.shell.test_crash import carrying
 from tests.terminal.desk import Desk, at_desk
 
 from jaato.errors import InvalidArguments
@@ -101,6 +102,24 @@ def test_who_has_left_the_session_and_reads_is_waiting(tmp_path: Path) -> None:
         assert (said["state"], said["screen"]) == ("ended", "Name:Ada\nhello Ada")
         busy = await desk.spawn("setsid sleep 50 <&1 & while :; do :; done", wait_s=1)
         assert busy["state"] == "running"
+
+    at_desk(tmp_path, work)
+
+
+def test_a_signal_that_is_yet_to_be_handled_is_no_waiting(tmp_path: Path) -> None:
+    """A program that a busy machine has not run since it was interrupted is about to do something."""
+    mark = f"4848{os.getpid()}"
+
+    async def work(desk: Desk) -> None:
+        begun = await desk.spawn(f"exec {sys.executable} -c 'input()' {mark}", wait_s=30)
+        assert begun["state"] == "awaiting_input"
+        (pid,) = carrying(mark)
+        os.kill(pid, signal.SIGSTOP)
+        said = await desk.control(begun["session_id"], "interrupt", wait_s=1)
+        assert said["state"] == "running"
+        os.kill(pid, signal.SIGCONT)
+        said = await desk.read(begun["session_id"], wait_s=30)
+        assert (said["state"], "KeyboardInterrupt" in said["screen"]) == ("ended", True)
 
     at_desk(tmp_path, work)
 

@@ -71,6 +71,8 @@ def check_threads(pids: list[str], devices: tuple[int, ...], calls: dict[int, st
         for thread in process_threads(pid):
             task = f"/proc/{pid}/task/{thread}"
             kind = blocking_call(task, devices, calls)
+            if kind in ("read", "poll") and has_pending_signal(task):
+                kind = "running"
             if kind == "read":
                 return ForegroundState(reads=True)
             polls = polls or kind == "poll"
@@ -161,6 +163,19 @@ def blocking_call(task: str, devices: tuple[int, ...], calls: dict[int, str]) ->
     if not any(on_terminal):
         return "other"
     return "read" if all(on_terminal) else "poll"
+
+
+def has_pending_signal(task: str) -> bool:
+    """Whether a thread was sent a signal that it has yet to handle, which ends its wait."""
+    try:
+        with open(f"{task}/status", "rb") as file:
+            masks = dict(
+                line.split(b":", 1) for line in file.read(1 << 16).splitlines() if line[:3] in (b"Sig", b"Shd")
+            )
+        pending = int(masks[b"SigPnd"], 16) | int(masks[b"ShdPnd"], 16)
+        return bool(pending & ~int(masks[b"SigBlk"], 16))
+    except (OSError, KeyError, ValueError):
+        return False
 
 
 def find_waited_descriptors(kind: str, given: list[int], task: str) -> list[int] | None:
