@@ -86,9 +86,8 @@ def misbehave(message: dict[str, Any]) -> None:
             os._exit(7)
         case "hangs":
             time.sleep(1000)
-        case "slow":
-            time.sleep(2)
-            send({"id": message["id"], "result": None})
+        case "deaf":
+            pass  # it never answers, and reads what else comes
         case "huge":
             sys.stdout.buffer.write(b"Content-Length: 1000000000\r\n\r\n" + bytes(1 << 20))
             sys.stdout.buffer.flush()
@@ -136,10 +135,16 @@ def main() -> None:
         "renameProvider",
         "hoverProvider",
         "codeActionProvider",
+        "documentSymbolProvider",
     )
     send({"id": hello["id"], "result": {"capabilities": dict.fromkeys(ways, True)}})
+    told: dict[str, Any] = {}
     while True:
         message = read()
+        if WAY == "busy" and message.get("method") == "workspace/didChangeWatchedFiles":
+            time.sleep(3)
+            told["diagnostics"] = [{"range": place("")["range"], "message": "of a change elsewhere"}]
+            send({"method": "textDocument/publishDiagnostics", "params": told})
         if message.get("method") == "textDocument/didOpen":
             told = {"uri": message["params"]["textDocument"]["uri"], "diagnostics": []}
             if WAY == "late news":
