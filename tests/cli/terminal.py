@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import termios
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -100,6 +101,16 @@ def talking(
     try:
         yield child
     finally:
+        end(child)
+
+
+def end(child: Any) -> None:
+    """Hang up, and kill what does not end; wait until it is gone."""
+    try:
+        child.close(force=True)
+    except pexpect.ExceptionPexpect:  # it was killed, and has not gone within a tenth of a second
+        while child.isalive():
+            time.sleep(0.02)
         child.close(force=True)
 
 

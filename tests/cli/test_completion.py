@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.environment import CliEnvironment, say
+from tests.cli.terminal import end
 
 from jaato.cli.arguments.parser import MODES, PROVIDERS, TABLES
 from jaato.cli.arguments.settings import KEYED
@@ -157,7 +158,7 @@ def test_zsh(with_sessions: CliEnvironment) -> None:
     path.rename(path.with_name("_jaato"))
     setup = f"fpath+={path.parent}; autoload -U compinit; compinit -D -u; echo re''ady"
     shell = pexpect.spawn(
-        zsh, ["-f", "-i"], env=desk.env | {"TERM": "dumb", "PS1": "> "}, cwd=str(desk.work), timeout=20
+        zsh, ["-f", "-i"], env=desk.env | {"TERM": "dumb", "PS1": "> "}, cwd=str(desk.work), timeout=60
     )
     try:
         shell.sendline(setup)
@@ -171,7 +172,7 @@ def test_zsh(with_sessions: CliEnvironment) -> None:
             shell.expect_exact(completed)
             shell.send("\x15")
     finally:
-        shell.close(force=True)
+        end(shell)
     assert not (desk.work / "hacked").exists()
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from base64 import b64decode
 
 import pytest
 from tests.cli.environment import CliEnvironment, say
-from tests.cli.terminal import leave, talking
+from tests.cli.terminal import TIMEOUT_S, leave, talking
 
 PLUGIN = """
 from jaato import UserCommand
@@ -102,7 +103,10 @@ def test_a_terminal_that_is_gone(desk: CliEnvironment) -> None:
         child.sendline("hi")
         child.expect("one")
         child.expect("> $")
-        child.close(force=False)
+        child.ptyproc.fileobj.close()
+        until = time.monotonic() + TIMEOUT_S
+        while child.isalive() and time.monotonic() < until:
+            time.sleep(0.02)
         assert not child.isalive()
     assert desk.run("run", "--continue", "more").stdout == "two\n"
 

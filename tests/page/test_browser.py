@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pexpect
 import pytest
 from bench.long import filled
+from tests.cli.terminal import end
 from tests.page.browser import ROOT, Watched, desk, need_chromium, watched
 
 from jaato.settings import environment
@@ -199,7 +200,7 @@ def test_another_client_answers(tmp_path: Path) -> None:
             seen.see("Answered elsewhere.")
             assert seen.page.get_by_role("button", name="Allow", exact=True).count() == 0
         finally:
-            terminal.close(force=True)
+            end(terminal)
 
 
 def test_a_clarification_is_a_form(tmp_path: Path) -> None:

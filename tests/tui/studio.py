@@ -19,7 +19,7 @@ from jaato.tui.panels import StatusLine
 from jaato.tui.questions.panel import QuestionPanel
 
 USAGE = {"input_tokens": 1000, "output_tokens": 20}
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 def say(text: str, **more: Any) -> dict[str, Any]:

@@ -11,9 +11,11 @@ from typing import Any
 
 import pexpect
 from tests.cli.environment import CliEnvironment
-from tests.cli.terminal import Talk
+from tests.cli.terminal import Talk, end
 
 TIMEOUT_S = 60
+GAP = r"(?:[\s▌]|\x1b\[[\d;?]*[A-Za-z])+"
+"""What is between two words: also the end of a line, or of one in a notice, which depends on the length of a path before it."""
 
 
 @contextmanager
@@ -36,7 +38,7 @@ def terminal(desk: CliEnvironment, *args: str, start: Sequence[str] = (), **envi
     try:
         yield child
     finally:
-        child.close(force=True)
+        end(child)
 
 
 def desk_with_runtime(tmp_path: Path) -> CliEnvironment:
@@ -49,10 +51,10 @@ def desk_with_runtime(tmp_path: Path) -> CliEnvironment:
 
 
 def expect_all(child: Any, *texts: str) -> None:
-    """Wait for texts that are drawn in one frame, in any order."""
+    """Wait for texts that are drawn in one frame, in any order, wherever a line ends in them."""
     left = list(texts)
     while left:
-        del left[child.expect([re.escape(text) for text in left])]
+        del left[child.expect([GAP.join(map(re.escape, text.split(" "))) for text in left])]
 
 
 def leave(child: Any) -> None:

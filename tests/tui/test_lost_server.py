@@ -111,7 +111,7 @@ def test_a_server_that_hangs_is_replaced_once_it_was_killed(tmp_path: Path) -> N
                 assert hanging.stdout is not None
                 hanging.stdout.readline()
                 child.send("again\r")
-                child.expect("does not answer")
+                expect_all(child, "does not answer")
                 hanging.kill()
             expect_all(child, "Second.", "ready")
             leave(child)

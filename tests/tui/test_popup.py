@@ -23,8 +23,8 @@ async def test_the_popup_follows_an_interactive_session(work: Path, monkeypatch:
     monkeypatch.setattr(secrets, "token_hex", lambda count=32: "1" * 2 * count)
     steps = [
         call("get_tool_schemas", names=["shell_spawn", "shell_input", "shell_close"]),
-        call("shell_spawn", command="PS1='> ' bash --norc --noprofile", wait_s=0.5),
-        call("shell_input", session_id="t-11111111", text="echo $((6*7))", wait_s=0.5),
+        call("shell_spawn", command="PS1='> ' bash --norc --noprofile", wait_s=30),
+        call("shell_input", session_id="t-11111111", text="echo $((6*7))", wait_s=30),
         call("run", command="until [ -e go ]; do sleep 0.05; done"),
         call("shell_close", session_id="t-11111111"),
         say("Over."),
