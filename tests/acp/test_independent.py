@@ -169,7 +169,8 @@ def test_acplints_client_holds_a_conversation(desk: CliEnvironment) -> None:
     """The client below its checks: a permission and a tool, a cancel, and a load in another process."""
     from acplint.transport import AcpTransport
 
-    script = desk.script(ACTIVATE, WRITE, say("written"), SLEEP, say("after"))
+    sleep = call("run", command="touch begun; sleep 300", need=["write"])
+    script = desk.script(ACTIVATE, WRITE, say("written"), sleep, say("after"))
     command = [*desk.command, "acp", *script]
     asked: list[Any] = []
 
@@ -190,7 +191,8 @@ def test_acplints_client_holds_a_conversation(desk: CliEnvironment) -> None:
             assert ended["result"]["stopReason"] == "end_turn"
             assert len(asked) == 1
             sleeping = asyncio.create_task(agent.send_request("session/prompt", prompt))
-            await asyncio.sleep(1)
+            while not (desk.work / "begun").exists():
+                await asyncio.sleep(0.02)
             await agent.send_notification("session/cancel", {"sessionId": session})
             assert (await sleeping)["result"]["stopReason"] == "cancelled"
         async with client() as agent:

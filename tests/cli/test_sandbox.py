@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -13,6 +14,7 @@ import pytest
 from tests.cli.environment import CliEnvironment, call, say
 from tests.cli.terminal import leave, talking
 
+MARK = f"4242{os.getpid()}"
 WRITES = ("--profile", "workspace-write")
 
 
@@ -63,7 +65,7 @@ def test_a_command_by_hand_has_no_terminal(desk: CliEnvironment) -> None:
 def test_an_interrupted_command_by_hand_leaves_nothing(desk: CliEnvironment) -> None:
     """Ctrl-C ends all of it, and the exit code is that of an interruption."""
     child = subprocess.Popen(
-        [*desk.command, "sandbox", "--", "sh", "-c", "echo begun; sleep 4242"],
+        [*desk.command, "sandbox", "--", "sh", "-c", f"echo begun; sleep {MARK}"],
         cwd=desk.work,
         env=desk.env,
         stdout=subprocess.PIPE,
@@ -72,9 +74,9 @@ def test_an_interrupted_command_by_hand_leaves_nothing(desk: CliEnvironment) -> 
     assert child.stdout is not None
     assert child.stdout.readline() == b"begun\n"
     child.send_signal(signal.SIGINT)
-    child.communicate(timeout=30)
+    child.communicate(timeout=60)
     assert child.returncode == 130
-    last = time.monotonic() + 10
+    last = time.monotonic() + 60
     while sleeping() and time.monotonic() < last:
         time.sleep(0.05)
     assert not sleeping()
@@ -85,7 +87,7 @@ def sleeping() -> list[str]:
     found = []
     for place in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            found += [str(place)] if b"\0004242\0" in place.read_bytes() else []
+            found += [str(place)] if b"\0%b\0" % MARK.encode() in place.read_bytes() else []
         except OSError:
             continue
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -166,11 +167,13 @@ def test_the_server_is_asked_beside_the_first_request(tmp_path: Path) -> None:
     async def main() -> None:
         async with model_server(20_000, answering) as server:
             listed = answer({"data": [{"id": MODEL, "max_model_len": 20_000}]})
-            server.other["/v1/models"] = Answer([0.3, *listed.steps])
+            listing = asyncio.Event()
+            server.other["/v1/models"] = Answer([listing, *listed.steps])
             async with agent_at(server, tmp_path) as agent:
                 await agent.run("Ahoy.")
                 assert agent.live.model.limit == ContextLimit(ASSUMED_TOKENS, "assumed")
-                with anyio.fail_after(10):
+                listing.set()
+                with anyio.fail_after(60):
                     while agent.live.model.limit.source == "assumed":
                         await anyio.sleep(0.05)
                 assert agent.live.model.limit == ContextLimit(20_000, "server")

@@ -176,7 +176,9 @@ def test_a_path_that_leads_nowhere_is_an_error(served: Bench) -> None:
 
 def test_what_was_written_is_checked_if_a_server_runs(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The result of a write has the errors of its files, a clean one nothing; nothing is started for it."""
-    monkeypatch.setattr(plugin, "AFTER_WRITE_S", 30.0)  # a busy machine takes longer, and what is published ends the wait
+    monkeypatch.setattr(
+        plugin, "AFTER_WRITE_S", 30.0
+    )  # a busy machine takes longer, and what is published ends the wait
     import anyio
 
     def after(name: str, value: dict[str, Any], plugin: LspPlugin) -> Any:

@@ -66,7 +66,9 @@ def test_the_first_question_is_about_the_whole_project(tmp_path: Path, first: st
 
 def test_what_others_have_just_changed_counts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file is judged, and edited, by the others as they are now, not as they were half a second ago."""
-    monkeypatch.setattr(requests, "OTHERS_S", 30.0)  # a busy machine takes longer, and what is published ends the wait
+    monkeypatch.setattr(
+        requests, "OTHERS_S", 30.0
+    )  # a busy machine takes longer, and what is published ends the wait
     work = bench.workspace
     assert bench.ask("lsp_get_diagnostics", path="b.py", severity="error")["total"] == 0
     (work / "a.py").write_text("def old(n: str) -> str:\n    return n\n")

@@ -3,5 +3,5 @@
 import sys
 import urllib.request
 
-with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(sys.argv[1], timeout=20) as page:
+with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(sys.argv[1], timeout=60) as page:
     page.read()

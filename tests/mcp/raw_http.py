@@ -132,7 +132,7 @@ class Hand:
             except OSError:
                 continue
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
 
 
 def read(data: Any) -> Asked | None:

@@ -186,8 +186,8 @@ def test_progress_that_is_always_at_its_end_is_shown_now_and_then(tmp_path: Path
             with pytest.raises(JaatoError, match="did not answer"):
                 await call(host, "far", text="x", call=Call("c-1", "x", {}, output=said.append))
 
-        hosted(tmp_path, {"far": {"url": server.url, "call_timeout_s": 0.1}}, talk)
-    assert 2 <= len(said) <= 30
+        hosted(tmp_path, {"far": {"url": server.url, "call_timeout_s": 0.3}}, talk)
+    assert 2 <= len(said) <= 60
 
 
 def test_lists_that_change_without_end_are_asked_for_less_and_less(tmp_path: Path) -> None:
@@ -205,10 +205,14 @@ def test_lists_that_change_without_end_are_asked_for_less_and_less(tmp_path: Pat
         async def talk(host: SessionServers) -> None:
             assert (await call(host, "far", text="x")).text == "x"
             await anyio.sleep(2.5)
+            while count_lists() < 2:
+                await anyio.sleep(0.02)
+
+        def count_lists() -> int:
+            return sum((asked.message or {}).get("method") == "tools/list" for asked in server.seen)
 
         hosted(tmp_path, {"far": {"url": server.url}}, talk)
-        lists = [asked for asked in server.seen if (asked.message or {}).get("method") == "tools/list"]
-        assert 2 <= len(lists) <= 5
+        assert 2 <= count_lists() <= 5
 
 
 @pytest.mark.parametrize("answer", ["404", "400"])

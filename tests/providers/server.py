@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Step = bytes | float | Literal["hold", "cut", "close"]
-"""Bytes to write, seconds to wait, `hold` until the client goes, `cut` (reset), or `close` (end of file)."""
+Step = bytes | float | asyncio.Event | Literal["hold", "cut", "close"]
+"""Bytes to write, seconds or an event to wait for, `hold` until the client goes, `cut` (reset), or `close` (end of file)."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,8 @@ async def play(
                 return False
             case float() | int():
                 await asyncio.sleep(step)
+            case asyncio.Event():
+                await step.wait()
     return True
 
 

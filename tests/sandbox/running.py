@@ -59,7 +59,7 @@ class Runner:
             self.workspace,
             ENVIRON,
             limits=limits,
-            timeout_s=20.0,
+            timeout_s=60.0,
             show=lambda _: None,
             streams=streams,
             confinement=given or await self.confinement(),

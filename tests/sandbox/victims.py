@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import resource
 import signal
 from pathlib import Path
@@ -41,7 +42,8 @@ def state_of(pid: int) -> tuple[object, ...]:
     except OSError as error:
         return (error.errno,)
     kept = [line for line in lines if line.startswith(("State", "TracerPid"))]
-    return (*[line.replace("R (running)", "S (sleeping)") for line in kept], data, nice, most)
+    awake = re.compile(r"R \(running\)|D \(disk sleep\)")  # as it may be at any moment
+    return (*[awake.sub("S (sleeping)", line) for line in kept], data, nice, most)
 
 
 def quiet(*arguments: Any) -> None:

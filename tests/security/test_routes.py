@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -198,12 +199,14 @@ def test_guessing_is_slowed_down_and_a_right_token_is_not(tmp_path: Path) -> Non
             one.close()
         assert {status(said) for said in answers} == {401, 429}
         assert all(b"retry-after: 1" in said for said in answers if status(said) == 429)
-        began = time.monotonic()
+        took_s = []
         for _ in range(20):
+            began = time.monotonic()
             assert status(keep.ask(keep.head(token=keep.tokens["viewer"]))) == 200
             with keep.socket() as hello:
                 assert hello.hello(token=keep.tokens["viewer"])["role"] == "viewer"
-        assert time.monotonic() - began < 20 * 2 * 0.25, "none of them waits as one that fails does"
+            took_s.append(time.monotonic() - began)
+        assert statistics.median(took_s) < 2 * 0.25, "none of them waits as one that fails does"
         with keep.socket() as refused:
             refused.send({"type": "hello", "protocol": 1, "token": "wrong"})
             assert refused.closed().code == 4401

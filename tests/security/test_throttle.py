@@ -175,7 +175,7 @@ def test_a_refusal_is_over_as_soon_as_the_attempts_are(served: Keep) -> None:
     with Attack(lambda _: status(served.ask(served.head(token="wrong"), 77)), 2_000).under_way() as attack:
         pass
     assert attack.said[429] > 1_000
-    until = time.monotonic() + 3
+    until = time.monotonic() + 30  # half of the minute after which an address is forgotten
     while (found := status(served.ask(served.head(token="expired"), 77))) != 401:
         assert found == 429
         assert time.monotonic() < until
@@ -187,7 +187,7 @@ def test_the_unix_socket_bears_the_same(served: Keep) -> None:
 
     def ask(number: int) -> int:
         with closing(socket.socket(socket.AF_UNIX)) as line:
-            line.settimeout(20)
+            line.settimeout(60)
             line.connect(str(served.path))
             line.sendall(
                 served.head("/health", token=f"wrong-{number}" if number % 2 else None, connection="close")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +63,31 @@ class Desk:
 
     async def until(self, session_id: str, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Look until it is so."""
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             while not wanted(value := await self.read(session_id, wait_s=1, whole=True)):
                 pass
         return value
+
+    async def until_foreground(self, *command: str) -> None:
+        """Wait until this command runs in the foreground of its terminal."""
+        with anyio.fail_after(60):
+            while not in_foreground(command):
+                await anyio.sleep(0.02)
+
+
+def in_foreground(command: Sequence[str]) -> bool:
+    """Whether a process with this command line runs in the foreground of its terminal."""
+    line = b"".join(word.encode() + b"\0" for word in command)
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and (entry / "cmdline").read_bytes() == line:
+                state, _, group, _, _, foreground = (
+                    (entry / "stat").read_text().rpartition(")")[2].split()[:6]
+                )
+                return state != "T" and group == foreground
+        except OSError:  # it may end while it is looked at
+            continue
+    return False
 
 
 def at_desk(workspace: Path, work: Callable[[Desk], Awaitable[object]], **config: Any) -> None:
@@ -81,7 +102,7 @@ def at_desk(workspace: Path, work: Callable[[Desk], Awaitable[object]], **config
             await anyio.to_thread.run_sync(desk.plugin.shutdown)
 
     anyio.run(main)
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while len(os.listdir("/dev/fd")) > before and time.monotonic() < until:
         time.sleep(0.01)  # one of an earlier test may still have been closing
     assert len(os.listdir("/dev/fd")) <= before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -79,11 +80,15 @@ def test_keys_end_and_stop_the_program_alone(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         desk.access = READ_ONLY
         shell = (await desk.spawn(BASH))["session_id"]
-        assert (await desk.type(shell, "sleep 71", wait_s=0.5))["state"] == "running"
+        marks = f"71{os.getpid()}", f"72{os.getpid()}"
+        assert (await desk.type(shell, f"sleep {marks[0]}", wait_s=0.5))["state"] == "running"
+        await desk.until_foreground("sleep", marks[0])
         assert (await desk.type(shell, keys=["ctrl-c"]))["state"] == "awaiting_input"
-        await desk.type(shell, "sleep 72", wait_s=0.5)
+        await desk.type(shell, f"sleep {marks[1]}", wait_s=0.5)
+        await desk.until_foreground("sleep", marks[1])
         assert "Stopped" in (await desk.type(shell, keys=["ctrl-z"]))["screen"]
         assert (await desk.type(shell, "fg", wait_s=0.5))["state"] == "running"
+        await desk.until_foreground("sleep", marks[1])
         await desk.type(shell, keys=["ctrl-c"])
         assert "130" in (await desk.type(shell, "echo $?"))["screen"]
 

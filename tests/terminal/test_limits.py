@@ -46,12 +46,16 @@ def test_limits(tmp_path: Path) -> None:
         ):
             with pytest.raises(ToolError, match="no terminal"):
                 await attempt
-        with anyio.fail_after(20):
+
+    async def leave(desk: Desk) -> None:
+        await desk.spawn("cat", wait_s=0)
+        with anyio.fail_after(60):
             while (row := (await desk.list())[0])["state"] != "ended":
                 await anyio.sleep(0.05)
         assert "not used for" in row["note"]
 
-    at_desk(tmp_path, work, most=2, idle_s=1.0)
+    at_desk(tmp_path, work, most=2)
+    at_desk(tmp_path, leave, idle_s=0.5)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +115,7 @@ def test_a_program_that_never_reads_holds_nobody(tmp_path: Path) -> None:
 
     async def work(desk: Desk) -> None:
         begun = await desk.spawn("stty raw -echo; echo ready; sleep 64", wait_s=1)
+        await desk.until(begun["session_id"], lambda v: "ready" in v["screen"])
         said = {}
         for _ in range(2):
             said = await desk.type(begun["session_id"], "x" * 60_000, enter=False, wait_s=0)

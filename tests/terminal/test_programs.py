@@ -242,10 +242,12 @@ def test_the_end_of_input_and_signals(tmp_path: Path) -> None:
         ended = await desk.control(begun["session_id"], "eof", wait_s=10)
         assert (ended["state"], ended["exit_code"]) == ("ended", 0)
         assert (tmp_path / "kept.txt").read_text() == "one line\n"
-        shell = (await desk.spawn(BASH))["session_id"]
-        assert (await desk.type(shell, "sleep 63", wait_s=1))["state"] == "running"
+        shell, mark = (await desk.spawn(BASH))["session_id"], f"63{os.getpid()}"
+        assert (await desk.type(shell, f"sleep {mark}", wait_s=1))["state"] == "running"
+        await desk.until_foreground("sleep", mark)
         assert "Stopped" in (await desk.control(shell, "suspend", wait_s=10))["screen"]
         assert (await desk.type(shell, "fg", wait_s=1))["state"] == "running"
+        await desk.until_foreground("sleep", mark)
         assert "Killed" in (await desk.control(shell, "kill", wait_s=10))["screen"]
         assert (await desk.type(shell, "echo still-$((1+1))"))["screen"].splitlines()[-2] == "still-2"
 
@@ -267,7 +269,7 @@ def test_nothing_outlives_its_close(tmp_path: Path, script: str) -> None:
 
     async def work(desk: Desk) -> None:
         begun = await desk.spawn(script.replace("MARK", mark), wait_s=1)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while not carrying(mark):
                 await anyio.sleep(0.02)
         assert (await desk.close(begun["session_id"]))["state"] == "ended"

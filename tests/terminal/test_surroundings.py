@@ -111,13 +111,11 @@ def test_a_flood_holds_nobody_up(tmp_path: Path, name: str) -> None:
         other = await desk.spawn("read -r x", wait_s=20)
         assert other["state"] == "awaiting_input"
         ended = await desk.control(flood["session_id"], "interrupt", wait_s=20)
-        with anyio.fail_after(30):  # where the flood pauses, its session is quiet
+        with anyio.fail_after(60):  # where the flood pauses, its session is quiet
             while ended["state"] != "ended":
                 ended = await desk.read(flood["session_id"], wait_s=5)
-        assert (ended["state"], ended["exit_code"] if "exit_code" in ended else ended["signal"]) in [
-            ("ended", 130),
-            ("ended", "SIGINT"),
-        ]
+        end = ended["state"], ended.get("exit_code", ended.get("signal"))
+        assert end in [("ended", 130), ("ended", "SIGINT")], ended
 
     at_desk(tmp_path, work)
 
@@ -151,7 +149,7 @@ def test_a_killed_jaato_takes_its_terminals_with_it(tmp_path: Path) -> None:
         assert program.stdout.readline() == b"up\n"
         assert carrying(mark)
         program.send_signal(signal.SIGKILL)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while carrying(mark) and time.monotonic() < end:
         time.sleep(0.02)
     assert not carrying(mark)
@@ -212,7 +210,7 @@ def test_the_end_of_the_plugin_is_the_end_of_all(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         for _ in range(5):
             await desk.spawn(f"trap '' HUP TERM; while :; do sleep {mark}; done", wait_s=0)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while len(carrying(mark)) < 5:
                 await anyio.sleep(0.02)
 

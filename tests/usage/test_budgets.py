@@ -387,7 +387,7 @@ def test_time_without_the_time_of_questions(tmp_path: Path) -> None:
 
             async def answer(question_id: str) -> None:
                 await anyio.sleep(0.5)
-                live.questions.respond(question_id, ["1s"])
+                live.questions.respond(question_id, ["60s"])
 
             async with anyio.create_task_group() as group:
 
@@ -403,8 +403,8 @@ def test_time_without_the_time_of_questions(tmp_path: Path) -> None:
                     assert turn.reason == "stop"
             updates = [event for event in recorded(live) if isinstance(event, BudgetUpdated)]
             for reached, extended in (updates[:2], updates[2:]):
-                assert reached.used >= 0.3
-                assert extended.limit == pytest.approx(reached.used + 1, abs=1e-3)
+                assert reached.used >= 0.2
+                assert extended.limit == pytest.approx(reached.used + 60, abs=1e-3)
             assert live.budget is not None
             assert live.questions.waited_s >= 0.5
 

@@ -129,7 +129,7 @@ def before(id_: Any, token: Any) -> None:
         case "slow-progress":
             for n in range(1, 8):
                 send({"method": "notifications/progress", "params": {"progressToken": token, "progress": n}})
-                time.sleep(0.2)
+                time.sleep(0.5)
 
 
 def begin() -> None:

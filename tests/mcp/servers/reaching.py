@@ -15,7 +15,7 @@ from typing import Any
 def fetch(url: str) -> str:
     """The status and the first words of a page."""
     try:
-        with urllib.request.urlopen(url, timeout=10) as page:
+        with urllib.request.urlopen(url, timeout=60) as page:
             return f"{page.status} {page.read(200).decode()}"
     except urllib.error.HTTPError as error:
         return f"{error.code} {error.read(200).decode()}"
