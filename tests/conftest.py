@@ -114,7 +114,7 @@ def nothing_is_left_behind() -> Iterator[None]:
     yield
     warm.HELD.close()
     gc.collect()  # what a test has dropped without closing ends with its finalizer
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while children(zombies=False) - processes and time.monotonic() < until:
         time.sleep(0.05)
     left = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children(zombies=False) - processes}

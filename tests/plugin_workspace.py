@@ -105,7 +105,7 @@ class Bench:
         return f"result:{len(self.blobs)}"
 
 
-def gone(carrying: Callable[[], object], within_s: float = 20.0) -> bool:
+def gone(carrying: Callable[[], object], within_s: float = 60.0) -> bool:
     """Whether what is looked for disappears in time."""
     until = time.monotonic() + within_s
     while carrying() and time.monotonic() < until:

@@ -73,7 +73,7 @@ def test_what_is_held_is_durable_when_anything_waits(tmp_path: Path) -> None:
         async with session(tmp_path, [calls(("wait", {}), ("wait", {})), say("done")], [wait]) as opened:
             async with anyio.create_task_group() as group:
                 group.start_soon(opened.post, "go")
-                with anyio.fail_after(10):
+                with anyio.fail_after(60):
                     while len(opened.state.started) < 2:
                         await anyio.sleep(0)
                 stored = list(opened.journal.store.read(opened.state.session_id))

@@ -185,7 +185,7 @@ def streamed(kind: str, *pieces: bytes, wait: threading.Event | None = None) -> 
         handler.wfile.write(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n".encode())
         for at, piece in enumerate(pieces):
             if wait is not None and at == len(pieces) - 1:
-                wait.wait(20)
+                wait.wait(60)
             handler.wfile.write(piece)
             handler.wfile.flush()
 
@@ -209,7 +209,7 @@ def stalling(head: bytes) -> Lie:
     def lie(handler: Any) -> None:
         handler.wfile.write(head)
         handler.wfile.flush()
-        handler.connection.settimeout(20)
+        handler.connection.settimeout(60)
         handler.rfile.read(1)  # until the client has closed the connection
 
     return lie

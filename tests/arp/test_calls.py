@@ -201,7 +201,7 @@ def test_cancelled(tmp_path: Path) -> None:
 
     def wait(handler: Any) -> None:
         begun.set()
-        handler.connection.settimeout(20)
+        handler.connection.settimeout(60)
         if handler.rfile.read(1) == b"":
             closed.set()
 
@@ -229,7 +229,7 @@ def test_in_the_background(tmp_path: Path) -> None:
     go_on = threading.Event()
 
     def slow(_name: str, args: Any) -> Any:
-        go_on.wait(20)
+        go_on.wait(60)
         return args
 
     async def main() -> None:

@@ -45,7 +45,7 @@ def test_connections_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     async def idle() -> None:
         source = directory(tmp_path).get_handle("it").source
         await source.fetch_list()
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while it.lines:
                 await anyio.sleep(0.01)
 

@@ -22,7 +22,7 @@ from jaato.server.mcp import list_changes as changes
 from jaato.server.mcp.app import listen
 from jaato.server.tool_sessions import Offer, ToolSessions
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Ear:

@@ -133,7 +133,7 @@ def test_what_our_own_registry_streams(tmp_path: Path) -> None:
     def talk(call: Call) -> str:
         """Say something, then wait until it was heard."""
         call.output("half way\n")
-        assert heard.wait(20)
+        assert heard.wait(60)
         return "done"
 
     async def main() -> None:

@@ -47,7 +47,7 @@ def sleepers() -> list[int]:
 
 async def wait_until(is_true: Any) -> None:
     """Wait for a condition."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while not is_true():
             await anyio.sleep(0.02)
 
@@ -137,7 +137,7 @@ def test_a_long_call_keeps_the_connection(tmp_path: Path, monkeypatch: pytest.Mo
         nap = Step(calls=[ScriptedCall("run", {"command": "sleep 1"})])
         async with (
             serving(tmp_path, [nap, Step("Awake.")], **ALLOWED) as api,
-            httpx2.AsyncClient(timeout=20) as web,
+            httpx2.AsyncClient(timeout=60) as web,
         ):
             answer = await web.post(
                 f"http://127.0.0.1:{api.port}/v1/chat/completions",
@@ -205,7 +205,7 @@ def daemon(
                 yield process, sdk
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(60)
 
 
 def test_the_program_of_the_guide(tmp_path: Path) -> None:
@@ -241,11 +241,11 @@ def test_a_restarted_server_knows_the_chat(tmp_path: Path) -> None:
         assert first.choices[0].message.content == "One."
         messages += [{"role": "assistant", "content": "One."}, {"role": "user", "content": "two"}]
         stream = sdk.chat.completions.create(
-            model="jaato", messages=messages, extra_headers=chat, stream=True, timeout=5
+            model="jaato", messages=messages, extra_headers=chat, stream=True, timeout=60
         )
         with pytest.raises((openai.APIError, httpx2.HTTPError, OSError, StopIteration)):
             next_piece(stream, process)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while sleepers() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not sleepers()
@@ -255,13 +255,13 @@ def test_a_restarted_server_knows_the_chat(tmp_path: Path) -> None:
         assert answer.choices[0].message.content == "Three."
         env = {"HOME": str(tmp_path), "PATH": environment()["PATH"]}
         listing = ["sessions", "list", "--all", "--json"]
-        listed = warm().run(listing, data=None, cwd=tmp_path, env=env, timeout_s=20)
+        listed = warm().run(listing, data=None, cwd=tmp_path, env=env, timeout_s=60)
         assert len(json.loads(listed.stdout)) == 1
 
 
 def next_piece(stream: Any, process: subprocess.Popen[bytes]) -> None:
     """Kill the server while the stream waits, and read on."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not sleepers() and time.monotonic() < deadline:
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
@@ -283,11 +283,11 @@ def test_a_server_that_stops(tmp_path: Path, is_stream: bool) -> None:
         asked = pool.submit(
             httpx2.post, f"{sdk.base_url}chat/completions", json=body, headers=headers, timeout=30
         )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not sleepers() and time.monotonic() < deadline:
             time.sleep(0.02)
         process.terminate()
-        answer = asked.result(30)
+        answer = asked.result(60)
         assert process.stderr is not None
         assert b"Traceback" not in process.stderr.read()
     assert not sleepers()

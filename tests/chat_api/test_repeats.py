@@ -256,7 +256,7 @@ def test_a_server_that_is_killed_in_mid_answer(tmp_path: Path, chat: dict[str, s
     rules.write_text(json.dumps({"version": 1, "whitelist": {"patterns": ["run(sh wait.sh)"]}}))
     env = {"HOME": str(tmp_path), "PATH": environment()["PATH"]}
     trusting = ["permissions", "trust"]
-    trusted = warm().run(trusting, data=None, cwd=tmp_path / "work", env=env, timeout_s=20)
+    trusted = warm().run(trusting, data=None, cwd=tmp_path / "work", env=env, timeout_s=60)
     assert trusted.returncode == 0
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -265,11 +265,11 @@ def test_a_server_that_is_killed_in_mid_answer(tmp_path: Path, chat: dict[str, s
         messages = [{"role": "user", "content": "one"}]
         create = patient.chat.completions.create
         asked = pool.submit(create, model="jaato", messages=messages, extra_headers=chat)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not log.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         process.kill()
-        process.wait(20)
+        process.wait(60)
         with daemon(tmp_path, script, port):
             answer = asked.result(60)
     assert answer.choices[0].message.content == "Continued."

@@ -122,7 +122,7 @@ def test_leaving_lets_the_work_go_on(served: CliEnvironment) -> None:
         two.sendintr()
         two.expect("Interrupted; completed work is kept")
         assert leave(two) == 0
-    running.communicate(timeout=30)
+    running.communicate(timeout=60)
     assert running.returncode == 130
 
 

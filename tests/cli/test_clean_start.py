@@ -297,7 +297,7 @@ def test_every_way_to_start_it_is_the_program(tmp_path: Path, module: str) -> No
             assert b"secret" not in Path(f"/proc/{process.pid}/environ").read_bytes()
         finally:
             process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=30)
+            process.communicate(timeout=60)
 
 
 def test_sockets_that_were_passed_on_are_served(tmp_path: Path) -> None:
@@ -322,4 +322,4 @@ os.execv(sys.executable, [sys.executable, "-m", "jaato", "serve"])
             assert f"serving at {path}".encode() in process.stderr.readline()
         finally:
             process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=30)
+            process.communicate(timeout=60)

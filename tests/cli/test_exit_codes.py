@@ -36,7 +36,7 @@ def test_the_first_signal_stops_the_turn(desk: CliEnvironment, number: signal.Si
     running = sleeper(desk)
     wait_for(desk.work / "begun")
     running.send_signal(number)
-    out, err = running.communicate(timeout=30)
+    out, err = running.communicate(timeout=60)
     assert (running.returncode, out) == (130, b""), err
     assert b"Interrupted; completed work is kept." in err
     assert b"Traceback" not in err
@@ -51,7 +51,7 @@ def test_a_signal_before_the_session_is_there(desk: CliEnvironment) -> None:
     assert running.stderr is not None
     assert b"waiting for the end of stdin" in running.stderr.readline()
     running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=30)
+    _, err = running.communicate(timeout=60)
     assert (running.returncode, err) == (130, b"jaato: Interrupted.\n")
 
 
@@ -68,7 +68,7 @@ def test_a_second_signal_ends_at_once(desk: CliEnvironment) -> None:
     running.send_signal(signal.SIGINT)
     wait_for(desk.work / "held")
     running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=30)
+    _, err = running.communicate(timeout=60)
     assert running.returncode == 130, err
     assert b"Traceback" not in err
 
@@ -104,7 +104,7 @@ def test_a_blocked_thread_does_not_keep_the_program(desk: CliEnvironment) -> Non
     )
     wait_for(desk.work / "begun")
     running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=30)
+    _, err = running.communicate(timeout=60)
     assert running.returncode == 130, err
 
 
@@ -132,7 +132,7 @@ def test_a_reader_that_leaves_stops_the_run(desk: CliEnvironment) -> None:
     script = desk.script({"text": "words", **call("run", command="sleep 60")}, say("more"))
     running = desk.start("run", *script, "--yes", "go", stdout=writer)
     os.close(writer)
-    _, err = running.communicate(timeout=30)
+    _, err = running.communicate(timeout=60)
     assert running.returncode == 1, err
     assert b"The reader of the output exited" in err
     assert b"Traceback" not in err
@@ -154,7 +154,7 @@ def test_a_full_disk_under_stdout(desk: CliEnvironment) -> None:
     """Output that cannot be written is an error."""
     with open("/dev/full", "wb") as full:
         running = desk.start("tools", "list", stdout=full)
-        _, err = running.communicate(timeout=30)
+        _, err = running.communicate(timeout=60)
     assert running.returncode == 1
     assert b"cannot be written" in err
     assert b"Traceback" not in err
@@ -171,7 +171,7 @@ def test_two_runs_in_one_session(desk: CliEnvironment) -> None:
     second = desk.run("run", *other, "--session", "shared", "c")
     assert second.returncode == 1
     assert f"another process: jaato run ({first.pid} on " in second.stderr
-    out, err = first.communicate(timeout=30)
+    out, err = first.communicate(timeout=60)
     assert first.returncode == 0, err
     assert b"first" in out
     assert desk.run("sessions", "show", "shared").returncode == 0
@@ -299,5 +299,5 @@ def test_a_program_that_is_the_command_line_does_not_wait_for_a_blocked_tool(des
     )
     wait_for(desk.work / "begun")
     running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=30)
+    _, err = running.communicate(timeout=60)
     assert running.returncode == 130, err

@@ -24,7 +24,7 @@ def test_a_terminal_that_closes_stops_the_turn(desk: CliEnvironment) -> None:
     while b"> run" not in running.stderr.readline():
         pass
     running.send_signal(signal.SIGHUP)
-    running.communicate(timeout=30)
+    running.communicate(timeout=60)
     assert running.returncode == 130
     kinds = [event["type"] for event in desk.events(desk.sessions()[0]["id"])]
     assert kinds[-2:] == ["tool.call_end", "turn.completed"]
@@ -47,7 +47,7 @@ def test_a_signal_that_is_ignored_stays_ignored(desk: CliEnvironment, number: si
     while b"> run" not in running.stderr.readline():
         pass
     running.send_signal(number)
-    out, _ = running.communicate(timeout=30)
+    out, _ = running.communicate(timeout=60)
     assert (running.returncode, out) == (0, b"Done.\n")
 
 
@@ -58,7 +58,7 @@ def test_a_hang_up_in_a_chat_keeps_what_was_done(desk: CliEnvironment) -> None:
     script = desk.script(call("run", command="touch begun; read x < gate"), say("x"))
     child = pexpect.spawn(
         sys.executable, ["-m", "jaato", "chat", "--yes", *script],
-        cwd=str(desk.work), env={**desk.env, "NO_COLOR": "1"}, encoding="utf-8", timeout=20,
+        cwd=str(desk.work), env={**desk.env, "NO_COLOR": "1"}, encoding="utf-8", timeout=60,
     )  # fmt: skip
     child.expect("> $")
     child.send("wait\n")
@@ -105,6 +105,6 @@ def test_an_interrupted_run_is_still_json(desk: CliEnvironment) -> None:
     assert running.stderr is not None
     assert b"waiting for the end of stdin" in running.stderr.readline()
     running.send_signal(signal.SIGINT)
-    out, _ = running.communicate(timeout=30)
+    out, _ = running.communicate(timeout=60)
     assert running.returncode == 130
     assert json.loads(out)["exit_code"] == 130

@@ -99,7 +99,7 @@ def retried_provider(stage: Stage) -> Iterator[Names]:
         stopper = threading.Thread(target=stop_then, daemon=True)
         stopper.start()
         yield names
-        stopper.join(20)
+        stopper.join(60)
         assert names["response"].text == "Hi."
         assert names["stats"].attempts == 2
         names["provider"].shutdown()

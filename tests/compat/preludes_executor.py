@@ -134,7 +134,7 @@ def slow_command(stage: Stage) -> Iterator[Names]:
         release.touch()
         task = made.tasks.get(task_id)
         assert task is not None
-        assert task.done.wait(20)
+        assert task.done.wait(60)
         output = made.execute("getBackgroundOutput", {"task_id": task_id})[1]
         assert (output["status"], output["result"]["exit_code"]) == ("completed", 0)
         assert [entry["stage"] for entry in ledger.entries][:2] == ["auto-background", "tool-result"]
@@ -155,7 +155,7 @@ class Builder(BackgroundCapableMixin):
         return [ToolSchema("build", "Build it.", {"type": "object", "properties": {}})]
 
     def get_executors(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
-        return {"build": lambda _args: {"built": self.wait.wait(20)}}
+        return {"build": lambda _args: {"built": self.wait.wait(60)}}
 
     def initialize(self, config: dict[str, Any] | None = None) -> None: ...
 
@@ -186,7 +186,7 @@ def background_task(stage: Stage) -> Iterator[Names]:
         builder.wait.set()
         task = builder.background_tasks.get(task_id)
         assert task is not None
-        assert task.done.wait(20)
+        assert task.done.wait(60)
 
     def getBackgroundOutput(task_id: str) -> None:
         answers.append(made.execute("getBackgroundOutput", {"task_id": task_id})[1])
@@ -202,7 +202,7 @@ def background_task(stage: Stage) -> Iterator[Names]:
 
 def analyze_tool(stage: Stage) -> Iterator[Names]:
     """Both calls are in the tool at once; each one's output goes to its own callback."""
-    together = threading.Barrier(2, timeout=20)
+    together = threading.Barrier(2, timeout=60)
 
     def analyze(args: dict[str, Any]) -> dict[str, Any]:
         together.wait()

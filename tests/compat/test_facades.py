@@ -147,7 +147,7 @@ def test_a_task_of_an_executor_is_listed_and_stopped(tmp_path: Path) -> None:
             "run", {"command": "echo $$; exec sleep 600"}, tool_output_callback=hear
         )
         assert (ok, result["auto_backgrounded"]) == (True, True)
-        assert started.wait(20)
+        assert started.wait(60)
         assert Path(f"/proc/{int(said[0])}").exists()
         listed = executor.execute("list_background", {})[1]["tasks"]
         assert [(task["task_id"], task["status"]) for task in listed] == [(result["task_id"], "running")]
@@ -155,7 +155,7 @@ def test_a_task_of_an_executor_is_listed_and_stopped(tmp_path: Path) -> None:
         assert stopped == (True, {"task_id": result["task_id"], "stopped": True})
         task = executor.tasks.get(result["task_id"])
         assert task is not None
-        assert task.done.wait(20)
+        assert task.done.wait(60)
         assert task.status == "cancelled"
         assert not Path(f"/proc/{int(said[0])}").exists()
     finally:

@@ -58,7 +58,7 @@ class Echo:
         self, message: str, on_chunk: Callable[[str], object], cancel_token: CancelToken | None = None
     ) -> ProviderResponse:
         on_chunk("I heard ")
-        if self.hold and cancel_token is not None and cancel_token.wait(20):
+        if self.hold and cancel_token is not None and cancel_token.wait(60):
             self.cancelled.set()
             return ProviderResponse("I heard ", finish_reason=FinishReason.CANCELLED)
         on_chunk(f"{message}.")
@@ -168,7 +168,7 @@ def test_leaving_the_stream_cancels_the_plugins_token() -> None:
         await stream.aclose()
 
     anyio.run(main)
-    assert echo.cancelled.wait(20)
+    assert echo.cancelled.wait(60)
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_a_cancelled_stream_gives_what_was_said() -> None:
 
     response = provider.send_message_streaming("Tell me a story", on_chunk=heard, cancel_token=token)
     assert (response.text, response.finish_reason) == ("Once upon a time", FinishReason.CANCELLED)
-    assert source.closed.wait(20)
+    assert source.closed.wait(60)
     assert [m.text for m in provider.get_history()] == ["Tell me a story", "Once upon a time"]
 
 
@@ -170,7 +170,7 @@ def test_what_on_chunk_raises_comes_out_and_closes_the_stream() -> None:
 
     with pytest.raises(ValueError, match="enough"):
         provider.send_message_streaming("Tell me", on_chunk=refuse)
-    assert source.closed.wait(20)
+    assert source.closed.wait(60)
     assert provider.get_history() == []
 
 

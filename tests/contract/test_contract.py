@@ -40,7 +40,7 @@ def registry(home: Path, *arguments: str) -> Iterator[str]:
         finally:
             process.terminate()
             process.stderr.read()
-            assert process.wait(20) == 0
+            assert process.wait(60) == 0
 
 
 @pytest.fixture(scope="module")

@@ -237,7 +237,7 @@ def test_who_waits_for_its_turn_is_told_to_go_on(tmp_path: Path, monkeypatch: py
     @tool(access="read")
     def held() -> str:
         """Wait until the test says so."""
-        assert free.wait(20)
+        assert free.wait(60)
         return "held"
 
     def body(one: Opened) -> None:
@@ -299,7 +299,7 @@ def test_who_reads_slowly_is_waited_for(tmp_path: Path, monkeypatch: pytest.Monk
         with closing(socket.socket()) as slow, closing(socket.socket()) as dead:
             for line in (slow, dead):
                 line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
-                line.settimeout(20)
+                line.settimeout(60)
                 line.connect(("127.0.0.1", int(one.at.url.rpartition(":")[2])))
                 line.sendall(post * MANY)
             assert taken(slow, size * MANY) >= size * MANY
@@ -342,7 +342,7 @@ def test_a_client_of_the_servers_door_that_goes_ends_its_call(tmp_path: Path) ->
     async def main() -> None:
         async with served(tmp_path / "server", [], environ=environ) as server:
             at = Served(f"http://127.0.0.1:{server.port}", token=server.token)
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await anyio.to_thread.run_sync(goes, at, abandon_on_cancel=True)
 
     anyio.run(main)

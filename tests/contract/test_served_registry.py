@@ -123,8 +123,8 @@ def test_a_client_that_goes_ends_its_call(tmp_path: Path) -> None:
         with closing(one.at.line()) as line:
             line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # gone at once
             line.sendall(one.at.head("POST", "/v1/tools/wait:invoke", f"content-length: {len(data)}") + data)
-            assert begun.wait(20)
-        assert over.wait(20)
+            assert begun.wait(60)
+        assert over.wait(60)
         assert one.at.invoke("echo", {"args": {"text": "x"}}).status == 200
         ends = [event for event in one.log() if isinstance(event, ToolCallEnd)]
         problem = ends[0].result.error
@@ -227,7 +227,7 @@ def test_a_thread_that_is_too_slow_is_not_said_to_be_stopped(tmp_path: Path) -> 
     @tool(access="read")
     def deaf() -> None:
         """Wait in a thread."""
-        free.wait(20)
+        free.wait(60)
 
     def body(one: Opened) -> None:
         error = fails(one.at.invoke("deaf", {"args": {}}, prefer="wait=0"), 504, "tool.timeout")

@@ -127,9 +127,9 @@ def pipe(url: str) -> Iterator[str]:
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-        accepting.join(20)
+        accepting.join(60)
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
         assert not any(thread.is_alive() for thread in threads)
 
 
@@ -156,7 +156,7 @@ def carry(line: socket.socket, to: tuple[str, int], here: bytes) -> None:
         other = threading.Thread(target=copy, args=(server, line, back), daemon=True)
         other.start()
         copy(line, server, forth)
-        other.join(20)
+        other.join(60)
 
 
 def copy(source: socket.socket, target: socket.socket, change: Callable[[bytes], bytes]) -> None:

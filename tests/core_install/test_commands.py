@@ -151,7 +151,7 @@ def test_a_registry_serves(core: CoreDesk) -> None:
         assert "42" in invoked.stdout, invoked.stderr
     finally:
         serving.terminate()
-        serving.communicate(timeout=30)
+        serving.communicate(timeout=60)
 
 
 def test_the_library(core: CoreDesk) -> None:

@@ -135,7 +135,7 @@ def served(desk: EarlierDesk) -> None:
         steps(desk, say("At the server."), options=("--name", "far"))
     finally:
         must(desk, "serve", "--stop")
-        server.communicate(timeout=30)
+        server.communicate(timeout=60)
 
 
 if __name__ == "__main__":

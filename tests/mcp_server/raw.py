@@ -20,7 +20,7 @@ HELLO = {
     },
 }
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-PATIENCE_S = 20
+PATIENCE_S = 60
 
 
 class Raw:

@@ -159,7 +159,7 @@ class Served:
     def stop(self) -> tuple[int, str]:
         """End it as an operator does; gives its exit code and what it said on stderr since."""
         self.process.terminate()
-        _, said = self.process.communicate(timeout=20)
+        _, said = self.process.communicate(timeout=60)
         return self.process.returncode, said.decode()
 
 

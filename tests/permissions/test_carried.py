@@ -81,7 +81,7 @@ def test_what_was_decided_holds_wherever_the_call_goes_on(tmp_path: Path, way: s
             assert found is not None
             found.tool.background_after_s = MOVED_AFTER_S if way == "moved" else 30.0
             await live.run("go")
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 while way == "started there" and not any(
                     isinstance(event, ToolCallStart) and event.tool == "run" for event in recorded(live.live)
                 ):

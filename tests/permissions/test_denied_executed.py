@@ -77,7 +77,7 @@ class Pit:
             decision = await gate.check(call, tool)
             if decision.allowed:
                 call.access = decision.permission.access
-                await self.plugin.run(command, timeout_s=20, call=call)
+                await self.plugin.run(command, timeout_s=60, call=call)
 
         anyio.run(main)
         return not (self.work / "victim").exists()

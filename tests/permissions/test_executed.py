@@ -81,7 +81,7 @@ class Range:
             decision = await gate.check(call, self.tool)
             assert decision.allowed, decision
             call.access = decision.permission.access
-            result = await self.plugin.run(command, timeout_s=20, call=call)
+            result = await self.plugin.run(command, timeout_s=60, call=call)
             return call.access, str(result["output"])
 
         return anyio.run(main)

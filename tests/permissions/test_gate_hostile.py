@@ -200,7 +200,7 @@ def test_a_question_in_a_queue_is_settled_once_by_many_at_once() -> None:
         for thread in threads:
             thread.start()
         gun.wait()
-        first = pending.wait(10)
+        first = pending.wait(60)
         for thread in threads:
             thread.join()
         assert isinstance(first, Answer)

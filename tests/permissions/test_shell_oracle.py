@@ -43,7 +43,7 @@ def started(command: str, root: Path) -> list[list[str]]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        timeout=10,
+        timeout=60,
         check=False,
     )
     lines = record.read_bytes().split(b"\x1e")

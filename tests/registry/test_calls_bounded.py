@@ -146,7 +146,7 @@ def test_several_calls_are_answered_in_order_each_for_itself(tmp_path: Path) -> 
         many = {"calls": [{"name": "held", "args": {}}] * 64}
         beside.ask(lambda: one.at.send("POST", ALL, many))
         for _ in range(64):
-            assert held.begun.acquire(timeout=20)
+            assert held.begun.acquire(timeout=60)
         held.go.set()
         assert codes_of(beside.done()[0].json) == ["ok"] * 64
 
@@ -206,7 +206,7 @@ def test_a_tool_has_so_many_places_and_a_short_queue(tmp_path: Path, monkeypatch
         for _ in range(2):
             beside.ask(lambda: one.at.invoke("held", {"args": {}}))
         for _ in range(2):
-            assert held.begun.acquire(timeout=20)
+            assert held.begun.acquire(timeout=60)
         fails(one.at.invoke("held", {"args": {}}, prefer="wait=0"), 504, "tool.timeout")
         with closing(one.at.line()) as line:  # one that goes while it waits
             line.setsockopt(1, 13, b"\1\0\0\0\0\0\0\0")  # SO_LINGER: gone at once
@@ -254,7 +254,7 @@ def test_a_call_is_cancelled_by_the_id_of_its_request(tmp_path: Path) -> None:
         beside.ask(lambda: one.at.send("POST", ALL, many, x_request_id="r-2"))
         beside.ask(lambda: one.at.invoke("reads", {"args": {}}, x_request_id="r-3"))
         for _ in range(5):
-            assert held.begun.acquire(timeout=20)
+            assert held.begun.acquire(timeout=60)
         refuses(one.at.send("POST", CANCEL, {"request_id": "r-0"}), 404, "call.not_found")
         refuses(one.at.send("POST", CANCEL, {"request_id": 1}), 400, "request.invalid_shape")
         refuses(one.at.send("POST", CANCEL, b"["), 400, "request.invalid_json")

@@ -147,7 +147,7 @@ def test_a_call_with_a_key_outlives_its_client(tmp_path: Path) -> None:
             line.setsockopt(1, 13, b"\1\0\0\0\0\0\0\0")  # SO_LINGER: gone at once
             lines = ("idempotency-key: k", f"content-length: {len(data)}")
             line.sendall(one.at.head("POST", "/v1/tools/wait:invoke", *lines) + data)
-            assert counted.begun.wait(20)
+            assert counted.begun.wait(60)
             under_way = one.at.invoke("wait", data, idempotency_key="k")
             assert fails(under_way, 409, UNDER_WAY)["retryable"] is True
             assert under_way.headers["retry-after"] == "1"

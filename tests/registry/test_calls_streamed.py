@@ -189,7 +189,7 @@ def test_who_stops_listening_ends_the_call(tmp_path: Path) -> None:
     def body(one: Opened) -> None:
         with streaming(one.at, "wait", {}, accept=SSE) as response:
             assert response.readline()
-        assert waits.over.wait(20)
+        assert waits.over.wait(60)
         assert one.at.invoke("echo", {"args": {"text": "x"}}).status == 200
         problem = ends_of(one)[0].result.error
         assert problem is not None
@@ -211,7 +211,7 @@ def test_a_client_that_does_not_read_holds_little(tmp_path: Path, monkeypatch: p
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         host, _, port = one.at.url.removeprefix("http://").partition(":")
         with closing(line):
-            line.settimeout(20)
+            line.settimeout(60)
             line.connect((host, int(port)))
             data = json.dumps({"args": {"size": size}}).encode()
             head = one.at.head(
@@ -248,8 +248,8 @@ def test_the_door_of_the_server_streams_too(tmp_path: Path) -> None:
                 line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
                 lines = (f"accept: {accept}", "content-length: 12")
                 line.sendall(at.head("POST", "/v1/tools/wait:invoke", *lines) + b'{"args": {}}')
-                assert speaking.BEGUN.wait(20)
-            assert speaking.OVER.wait(20)
+                assert speaking.BEGUN.wait(60)
+            assert speaking.OVER.wait(60)
         with streaming(at, "wait", {}, accept=SSE) as response:
             assert response.getheader("content-type") == SSE
             assert response.readline() == b"event: output\n"

@@ -195,7 +195,7 @@ def test_a_call_whose_server_was_killed_is_not_made_again(tmp_path: Path) -> Non
         thread.start()
         until(lambda: sleeping(mark) == 2)
         os.kill(pid, signal.SIGKILL)
-        thread.join(20)
+        thread.join(60)
     until(lambda: sleeping(mark) == 0)
     with process(tmp_path) as (at, _):
         for _ in range(2):

@@ -38,7 +38,7 @@ def process(env: dict[str, str], home: Path, *flags: str) -> Iterator[Served]:
             yield Served("http://127.0.0.1:" + line.rpartition(":")[2].split(";")[0].strip())
         finally:
             running.terminate()
-            running.wait(20)
+            running.wait(60)
 
 
 def test_the_first_key_closes_the_door(tmp_path: Path, desk_env: dict[str, str]) -> None:

@@ -71,7 +71,7 @@ async def spoil(words: list[str]) -> int:
 @tool(access="read")
 async def wait() -> None:
     """Wait until it is told."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while not DONE.is_set():
             await anyio.sleep(0.001)
 

@@ -141,7 +141,7 @@ def test_a_webhook_that_fails_is_told_apart(tmp_path: Path) -> None:
             for value in (None, False, 0, "text", [1, {"a": None}], "é"):
                 hook.answer = lambda _, value=value: fine(value)  # type: ignore[misc]
                 assert result_of(one.at.invoke("say", call), 200)["result"] == value
-            hook.answer = lambda _: (hook.hold.wait(20), fine(1))[1]
+            hook.answer = lambda _: (hook.hold.wait(60), fine(1))[1]
             assert fails(one.at.invoke("slow", call), 504, "tool.timeout")["retryable"]
             hook.hold.set()
 

@@ -142,7 +142,7 @@ def test_a_call_under_way_ends_as_it_began(tmp_path: Path) -> None:
             if hook.seen[-1][0]["x-which"] != "old":
                 return fine("new")
             begun.set()
-            hook.hold.wait(20)
+            hook.hold.wait(60)
             return fine("old")
 
         def body(one: Registry) -> None:
@@ -155,7 +155,7 @@ def test_a_call_under_way_ends_as_it_began(tmp_path: Path) -> None:
             call = {"args": {"text": "a"}}
             thread = threading.Thread(target=lambda: found.append(one.at.invoke("say", call).json["result"]))
             thread.start()
-            assert begun.wait(20)
+            assert begun.wait(60)
             assert put("new") == 200
             assert result_of(one.at.invoke("say", call), 200)["result"] == "new"
             assert one.delete("say").status == 204

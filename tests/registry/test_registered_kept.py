@@ -191,7 +191,7 @@ def test_a_killed_registry_has_what_it_said_it_had(tmp_path: Path) -> None:
 
         thread = threading.Thread(target=put)
         thread.start()
-        assert begun.wait(20)
+        assert begun.wait(60)
         process.send_signal(signal.SIGKILL)
         thread.join()
     folder = tmp_path / "xdg" / "jaato" / "registered-tools"

@@ -33,7 +33,7 @@ def test_a_slow_call_goes_on_in_the_background_and_runs_once(tmp_path: Path) -> 
         f"Use task_id '{result['task_id']}' to check status and output."
     )
     assert plugin.get_status(result["task_id"]) is TaskStatus.RUNNING
-    assert plugin.background_tasks.get(result["task_id"]).done.wait(5)  # type: ignore[union-attr]
+    assert plugin.background_tasks.get(result["task_id"]).done.wait(60)  # type: ignore[union-attr]
     assert plugin.get_result(result["task_id"]).result == {"waited": 0.3}
     assert plugin.runs == 1
 
@@ -96,10 +96,10 @@ def test_a_background_task_that_fails_says_why(tmp_path: Path) -> None:
     failing = plugin.start_background("wait", {"s": -1})
     found = plugin.background_tasks.get(failing.task_id)
     assert found is not None
-    assert found.done.wait(5)
+    assert found.done.wait(60)
     assert plugin.get_result(failing.task_id).status is TaskStatus.FAILED
     assert "ValueError" in (plugin.get_result(failing.task_id).error or "")
-    assert task.done.wait(5)
+    assert task.done.wait(60)
 
 
 def background_executor(tmp_path: Path, denied: dict[str, Any]) -> tuple[ToolExecutor, SlowPlugin]:
@@ -138,7 +138,7 @@ def test_what_is_started_in_the_background_is_judged_as_any_call(tmp_path: Path)
     assert (result["tool"], result["status"]) == ("wait", "running")
     task = plugin.background_tasks.get(result["task_id"])
     assert task is not None
-    assert task.done.wait(5)
+    assert task.done.wait(60)
     assert plugin.runs == 1
 
 
@@ -159,7 +159,7 @@ def test_a_function_registered_under_a_capable_plugins_tool_is_moved_too(tmp_pat
     assert (result["plugin_name"], result["tool_name"], result["threshold_seconds"]) == ("slow", "wait", 0.05)
     task = plugin.background_tasks.get(result["task_id"])
     assert task is not None
-    assert task.done.wait(20)
+    assert task.done.wait(60)
     assert plugin.get_result(result["task_id"]).result == {"mine": 0.3}
     assert (calls, plugin.runs) == ([0.3], 0)
 
@@ -185,7 +185,7 @@ def test_the_promise_has_the_name_the_caller_used(tmp_path: Path, name: str) -> 
             assert (ok, result.get("tool_name"), result.get("plugin_name")) == (True, name, "cli")
             task = executor.tasks.get(result["task_id"])
             assert task is not None
-            assert task.done.wait(20)
+            assert task.done.wait(60)
         ok, result = executor.execute("cli_based_tool", {})
         assert not ok
         assert result["error"].startswith("Invalid arguments for cli_based_tool:")
@@ -220,7 +220,7 @@ def test_any_tool_starts_in_the_background_without_a_session(
         )
         task = executor.tasks.get(started["task_id"])
         assert task is not None
-        assert task.done.wait(20)
+        assert task.done.wait(60)
         ok, ended = executor.execute("getBackgroundTaskResult", {"task_id": started["task_id"]})
         assert (ok, ended["status"], ended["result"]["output"]) == (True, "completed", "hello\n")
     finally:
@@ -236,7 +236,7 @@ def test_a_task_without_a_session_is_stopped_after_its_time(tmp_path: Path) -> N
     assert ok, started
     task = plugin.background_tasks.get(started["task_id"])
     assert task is not None
-    assert task.done.wait(20)
+    assert task.done.wait(60)
     assert task.status is TaskStatus.CANCELLED
     registry = PluginRegistry(workspace=tmp_path, services={"environ": {"PATH": "/usr/bin:/bin"}})
     registry.expose_tool("cli")
@@ -251,7 +251,7 @@ def test_a_task_without_a_session_is_stopped_after_its_time(tmp_path: Path) -> N
         assert ok, started
         task = executor.tasks.get(started["task_id"])
         assert task is not None
-        assert task.done.wait(20)
+        assert task.done.wait(60)
         assert task.status is TaskStatus.CANCELLED
     finally:
         registry.shutdown()

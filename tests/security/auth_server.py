@@ -24,7 +24,7 @@ from jaato.settings import environment
 
 ROOT = Path(__file__).parents[2]
 KEY = base64.b64encode(bytes(16)).decode()
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class Keep:
@@ -106,7 +106,7 @@ class Keep:
     def stop(self) -> tuple[int, str]:
         """End it as an operator does; its exit code and what it has said."""
         self.process.terminate()
-        _, said = self.process.communicate(timeout=40)
+        _, said = self.process.communicate(timeout=60)
         return self.process.returncode, said
 
     @property
@@ -281,7 +281,7 @@ def status(said: bytes) -> int:
     return int(said.split(b" ", 2)[1]) if said.startswith(b"HTTP/1.1 ") else 0
 
 
-def awaited(found: Any, within_s: float = 20.0) -> Any:
+def awaited(found: Any, within_s: float = 60.0) -> Any:
     """What a function gives as soon as it gives something."""
     until = time.monotonic() + within_s
     while not (value := found()):

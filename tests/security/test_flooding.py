@@ -68,7 +68,7 @@ def test_many_commands_at_once_leave_others_their_turn(keep: Keep) -> None:
 def test_parts_that_bring_nothing_come_to_an_end(keep: Keep, role: str | None) -> None:
     """A message in parts without end, each empty, ends its connection: its parts are bounded in number, not only in bytes."""
     with keep.client(keep.tokens[role]) if role else keep.socket() as line:
-        line.raw.settimeout(20)
+        line.raw.settimeout(60)
         line.raw.sendall(part(TEXT, b'"'))
         assert is_ended(line.raw, part(CONTINUATION, b"") * 10_000)
     assert keep.serves()

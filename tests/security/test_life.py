@@ -57,7 +57,7 @@ def test_of_many_begun_at_once_one_serves(home: Desk) -> None:
     finally:
         for one in begun:
             one.terminate()
-            one.communicate(timeout=40)
+            one.communicate(timeout=60)
 
 
 def test_the_runtime_directory_is_made_where_there_is_none(home: Desk) -> None:
@@ -193,7 +193,7 @@ def test_a_stop_in_mid_turn_is_recorded_and_takes_the_children_along(
     with keep.client(unix=True) as watcher:
         assert "result" in watcher.command("session.attach", session_id=session_id)
         keep.process.send_signal(number)
-        _, said = keep.process.communicate(timeout=40)
+        _, said = keep.process.communicate(timeout=60)
     assert keep.process.returncode == 0
     assert "ERROR" not in said
     assert not alive(pid)

@@ -53,7 +53,7 @@ def called_by(uid: int, path: Path) -> str:
 def call(path: Path) -> str:
     """What the server says, or why it could not be asked."""
     with socket.socket(socket.AF_UNIX) as line:
-        line.settimeout(20)
+        line.settimeout(60)
         try:
             line.connect(str(path))
             line.sendall(b"GET /health HTTP/1.1\r\nHost: jaato\r\n\r\n")

@@ -60,7 +60,7 @@ def test_sockets_that_systemd_opens_are_served(home: Desk) -> None:
                 assert line.recv(12) == b"HTTP/1.1 200"
         finally:
             server.terminate()
-            _, rest = server.communicate(timeout=40)
+            _, rest = server.communicate(timeout=60)
         assert (server.returncode, rest) == (0, "")
         assert notified.recv(100) == b"STOPPING=1"
         assert home.path.exists()
@@ -71,7 +71,7 @@ def test_descriptors_that_are_no_listening_sockets_are_refused(home: Desk) -> No
     with (home.root / "file").open("w") as file, socket.socket() as idle:
         for fd in (file.fileno(), idle.fileno()):
             server = activated(home.env, [fd], "--ipc-socket", str(home.path))
-            _, said = server.communicate(timeout=40)
+            _, said = server.communicate(timeout=60)
             assert server.returncode == 2
             assert "Descriptor 3, inherited as a socket, is no" in said
 

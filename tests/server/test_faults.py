@@ -22,7 +22,7 @@ from jaato.server.sessions import command_handlers as carry
 
 async def bounded(main: Callable[[], Awaitable[None]]) -> None:
     """Run it, and not for ever."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         await main()
 
 

@@ -21,7 +21,7 @@ STEPS = "echo first; while [ ! -e go ]; do sleep 0.05; done; echo second; while 
 async def read_until(client: Raw, holds: Callable[[State], bool]) -> None:
     """Read what a client is sent until the state it makes is so."""
     (state,) = client.states.values()
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while not holds(state):
             await client.next()
             (state,) = client.states.values()

@@ -31,7 +31,7 @@ def view_of(session: RemoteSession) -> SandboxView:
 
 async def told(session: RemoteSession, mode: Mode) -> None:
     """Wait until a client is told a mode."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while view_of(session).mode != mode:
             await anyio.sleep(0.02)
 

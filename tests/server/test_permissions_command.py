@@ -62,7 +62,7 @@ def test_rules_name_where_they_come_from_and_answers_are_revoked_over_the_networ
     ]
 
     async def main() -> None:
-        with anyio.fail_after(15):
+        with anyio.fail_after(60):
             await talk()
 
     async def talk() -> None:

@@ -162,7 +162,7 @@ def test_background_work_that_fails_wakes_its_idle_agent(tmp_path: Path, which: 
             await client.ask("message.send", text="go")
             await turns(client, session_id, 1)
             await anyio.to_thread.run_sync(gate.write_text, "done")
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await turns(client, session_id, 2)
             (told,) = news(client)
             assert "failed" in told
@@ -262,7 +262,7 @@ def test_an_agent_that_wakes_itself_again_and_again_is_bounded(tmp_path: Path) -
                 await anyio.sleep(0)
             assert live.session.state.turns == 1 + MAX_WAKES
             await client.ask("message.send", text="and?")
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await turns(client, session_id, 3 + MAX_WAKES)
 
     anyio.run(main)
@@ -289,7 +289,7 @@ def test_only_turns_that_began_count_against_the_bound(tmp_path: Path) -> None:
             await turns(client, session_id, 1)
             assert len(news(client)) == tasks
             await anyio.to_thread.run_sync(gate.write_text, "done")
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await turns(client, session_id, 2)
 
     anyio.run(main)
@@ -303,7 +303,7 @@ class Slow(TruncateGCPlugin):
 
     def collect(self, *given: Any) -> tuple[list[Message], GCResult]:
         self.begun.set()
-        self.may_end.wait(20)
+        self.may_end.wait(60)
         return super().collect(*given)
 
 
@@ -329,7 +329,7 @@ def test_a_task_that_ends_during_a_compaction_wakes_its_agent_after_it(tmp_path:
                     await anyio.sleep(0)
                 assert live.session.state.turns == 1
                 slow.may_end.set()
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await turns(client, session_id, 2)
 
     anyio.run(main)

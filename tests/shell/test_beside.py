@@ -32,7 +32,7 @@ def test_without_descriptors_it_is_said_and_tried_again() -> None:
     """When no file can be opened, the call fails at once; when some can, the next one works."""
     process = python(TIGHT)
     try:
-        output, _ = process.communicate(timeout=30)
+        output, _ = process.communicate(timeout=60)
     finally:
         process.kill()
     first, second = output.decode().splitlines()

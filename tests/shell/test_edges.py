@@ -90,7 +90,7 @@ def test_a_process_without_its_first_thread_is_ended(shell: Shell) -> None:
         f"ctypes.CDLL(None).syscall({60 if os.uname().machine == 'x86_64' else 93}, 0)\n"  # exit, of one thread
     )
     (shell.workspace / f"{mark}.py").write_text(program)
-    shell.run(f"python3 {mark}.py & while [ ! -e up ]; do sleep 0.01; done", timeout_s=20)
+    shell.run(f"python3 {mark}.py & while [ ! -e up ]; do sleep 0.01; done", timeout_s=60)
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and entry.name != str(os.getpid()):
             try:

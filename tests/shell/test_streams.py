@@ -28,7 +28,7 @@ BASH = ["bash", "--norc", "-c", "PS1='ready> ' exec bash --norc --noediting -i"]
 
 async def started(mark: str) -> None:
     """Until a process has this in its command line."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while not carrying(mark):
             await anyio.sleep(0.01)
 
@@ -40,7 +40,7 @@ AHEAD: dict[int, bytes] = {}
 async def read_until(fd: int, wanted: bytes) -> bytes:
     """What comes, up to the text that is waited for; what comes with it is kept for the next time."""
     got = AHEAD.pop(fd, b"")
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while wanted not in got:
             await anyio.wait_readable(fd)
             got += os.read(fd, 65536)
@@ -225,7 +225,7 @@ def test_a_killed_jaato_takes_its_processes_with_it(kind: str) -> None:
     with program:
         assert program.stdout.readline() == b"up\n"
         program.send_signal(signal.SIGKILL)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while carrying(mark) and time.monotonic() < end:
         time.sleep(0.02)
     assert not carrying(mark)

@@ -27,7 +27,7 @@ def test_no_pager_no_editor_no_credential_prompt(shell: Shell) -> None:
         "git commit -qm first && git log --oneline | cut -d' ' -f2 && git -p log --format=%s && echo 2 > f;"
         "git commit -a; echo commit=$?; git commit -q --amend -a && git log --format=%s;"
         "git fetch https://127.0.0.1:9/x; echo fetch=$?",
-        timeout_s=20,
+        timeout_s=60,
     )
     assert "timed_out" not in done
     assert done["output"].startswith("first\nfirst\n")

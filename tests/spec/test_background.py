@@ -46,7 +46,7 @@ def last(request: Any) -> ToolResult:
 
 async def until(condition: Any) -> None:
     """Wait for something to become true."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while not condition():
             await anyio.sleep(0.005)
 

@@ -28,7 +28,7 @@ def test_a_token_is_cancelled_once_for_all() -> None:
     token.raise_if_cancelled()
     thread = threading.Thread(target=token.cancel)
     thread.start()
-    thread.join(10)
+    thread.join(60)
     token.cancel()
     assert token.is_cancelled is True
     with pytest.raises(CancelledException):
@@ -47,7 +47,7 @@ def test_cancel_wakes_everybody_who_waits() -> None:
         thread.start()
     token.cancel()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert woken == [True] * 8
     assert token.wait(timeout=0) is True
 
@@ -172,7 +172,7 @@ def test_a_tool_that_never_returns_can_be_stopped(tmp_path: Path, kind: str) -> 
             anyio.create_task_group() as group,
         ):
             group.start_soon(stop_when_running)
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 turn = await live.post("go")
             assert turn is not None
             assert turn.reason == "cancelled"
@@ -188,4 +188,4 @@ def test_a_tool_that_never_returns_can_be_stopped(tmp_path: Path, kind: str) -> 
         seen[0].services["session"].stop()
 
     anyio.run(main)
-    assert kind == "loop" or ended.wait(10)
+    assert kind == "loop" or ended.wait(60)

@@ -111,7 +111,7 @@ def test_whatever_a_tool_returns_becomes_a_result(tmp_path: Path, name: str, kin
         async with session(
             tmp_path, [call("make"), say("done")], [blocking if kind == "thread" else waiting]
         ) as live:
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 turn = await live.post("go")
             assert turn is not None
             assert turn.reason == "stop"

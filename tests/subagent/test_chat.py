@@ -100,7 +100,7 @@ def test_a_signal_ends_a_run_with_all_its_subagents(
         time.sleep(0.02)
     number = int(started.read_text())
     made.send_signal(signal.SIGINT)
-    _out, err = made.communicate(timeout=30)
+    _out, err = made.communicate(timeout=60)
     assert made.returncode == 130, err
     assert not Path(f"/proc/{number}").exists()
     kinds = [event["type"] for event in desk.events(desk.sessions()[0]["id"])]

@@ -124,7 +124,7 @@ def test_the_bounds_are_settings(tmp_path: Path, variable: str, value_: str, sai
     """Depth 0 makes none; numbers that make no sense count as the smallest that does."""
 
     async def main() -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             live = await played(tmp_path, delegating(name="one"), **{variable: value_})
         if said:
             assert said in problem(live)

@@ -42,7 +42,7 @@ def test_a_permission_question_from_the_bottom_reaches_the_root(tmp_path: Path) 
         async with stage(tmp_path, scripts, [change], policy=ASK) as (live, _cast):
             live.journal.bus.listen(heard.append)
             stop = answer_questions(live, lambda event: "y")
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await live.post("go")
             stop()
             asked = next(event for event in heard if isinstance(event, PermissionRequested))
@@ -75,7 +75,7 @@ def test_a_clarification_from_the_bottom_reaches_the_root(tmp_path: Path) -> Non
             heard: list[Event] = []
             live.journal.bus.listen(heard.append)
             stop = answer_questions(live, None, lambda event: ["blue"])
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await live.post("go")
             stop()
             three = next(child for child in live.supervisor.subagents.values() if child.name == "three")
@@ -96,7 +96,7 @@ def test_with_nobody_there_a_question_is_answered_at_once(tmp_path: Path) -> Non
         question = {"context": "colours", "questions": [{"question": "Which?"}]}
         scripts = {**CHAIN, "three": [calls(("change", {}), ("request_clarification", question)), say("did")]}
         async with stage(tmp_path, scripts, [change], plugins=PLUGINS, policy=ASK) as (live, _cast):
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 turn = await live.post("go")
             assert turn is not None
             assert turn.reason == "stop"
@@ -144,7 +144,7 @@ def test_one_answer_settles_what_waits_in_the_whole_tree(tmp_path: Path) -> None
                 return "all"
 
             stop = answer_questions(live, answer)
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await live.post("go")
             stop()
             assert len(asked) == 1
@@ -206,7 +206,7 @@ def test_who_waits_for_an_answer_is_shown_as_blocked(tmp_path: Path) -> None:
         async with stage(tmp_path, scripts, [change], policy=ASK) as (live, _cast):
             live.journal.bus.listen(listen)
             leave = live.questions.add_responder()
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await live.post("go")
                 report = value(live)
                 assert (report["status"], report["waiting_for"]) == ("blocked", "permission for change")
@@ -233,7 +233,7 @@ def test_a_stop_withdraws_the_question(tmp_path: Path) -> None:
 
             live.journal.bus.listen(listen)
             leave = live.questions.add_responder()
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await live.post("go")
                 await live.supervisor.all_done()
             leave()

@@ -176,7 +176,7 @@ def test_siblings_can_talk_while_they_work(tmp_path: Path) -> None:
             ],
         }
         async with stage(tmp_path, scripts) as (live, _cast):
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await live.post("go")
             assert "look left" in results(live)[1].structured["result"]
             assert "only agents above it" in value(live)["result"]

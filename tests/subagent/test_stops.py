@@ -59,7 +59,7 @@ def test_a_stop_of_the_main_agent_reaches_every_depth(tmp_path: Path) -> None:
                     turns.append(await live.post("go"))
 
                 group.start_soon(run)
-                with anyio.fail_after(20):
+                with anyio.fail_after(60):
                     await trap.full.wait()
                     live.stop()
                     await live.supervisor.all_done()
@@ -89,7 +89,7 @@ def test_background_tasks_end_with_a_stop_too(tmp_path: Path) -> None:
             "anyone": [trap.speak],
         }
         async with stage(tmp_path, scripts) as (live, _cast):
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await live.post("go")
                 await trap.full.wait()
                 assert set(statuses(live).values()) == {"running"}
@@ -123,7 +123,7 @@ def test_the_end_of_a_session_leaves_no_task(tmp_path: Path) -> None:
             live.journal.bus.listen(
                 lambda event: seen.append(event.reason) if isinstance(event, AgentCompleted) else None
             )
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await live.post("go")
                 await trap.full.wait()
         await asyncio.sleep(0)
@@ -144,7 +144,7 @@ def test_a_session_that_is_closed_and_opened_has_its_subagents(tmp_path: Path) -
             "one": [trap.speak],
         }
         async with stage(tmp_path, scripts) as (live, _cast):
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await live.post("go")
                 await trap.full.wait()
             session_id = live.state.session_id
@@ -191,7 +191,7 @@ def test_cancel_subagent_ends_it_and_those_below(tmp_path: Path) -> None:
             "other": [trap.speak],
         }
         async with stage(tmp_path, scripts) as (live, _cast):
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await live.post("go")
             assert value(live, 2)["stopped"] is True
             rows = {row["name"]: row["status"] for row in value(live, 3)["subagents"]}
@@ -217,7 +217,7 @@ def test_a_time_out_of_the_call_that_waits_ends_the_task(tmp_path: Path) -> None
         }
         plugins = ("introspection", "subagent", "background")
         async with stage(tmp_path, scripts, plugins=plugins) as (live, _cast):
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await live.post("go")
                 while live.tasks.running():
                     await anyio.sleep(0.01)

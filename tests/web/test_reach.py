@@ -48,7 +48,7 @@ def test_an_ipv6_address_is_dialed(tmp_path: Path) -> None:
     thread = threading.Thread(target=work)
     thread.start()
     found = ask(web(tmp_path, "[::1]"), "fetch_url", url=f"http://[0:0::1]:{port}/")
-    thread.join(10)
+    thread.join(60)
     assert text(found).endswith("ok")
     assert f"Host: [::1]:{port}\r\n".encode() in got[0]
 
