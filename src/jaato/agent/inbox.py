@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ class Inbox:
         self._journal = journal
         self._enrich = enrich
         self._services = services
-        self._turnstile = anyio.Lock(fast_acquire=True)
+        self._turnstile = asyncio.Lock()
         self._enriching: list[anyio.CancelScope] = []
         self.messages: list[Message] = sorted(journal.state.queued.values(), key=urgency)
 

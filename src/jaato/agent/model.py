@@ -273,9 +273,9 @@ class ModelClient:
 
         preload(self.info)
 
-        async def attempt(most: int | None) -> Reply:
+        def attempt(most: int | None) -> Awaitable[Reply]:
             limited = clip_output(request, most)
-            return await with_retries(self.retry, lambda: self._stream_once(limited, should_stop), show_retry)
+            return with_retries(self.retry, lambda: self._stream_once(limited, should_stop), show_retry)
 
         return await self._within_budget(self._input_tokens, attempt)
 
@@ -386,9 +386,9 @@ class ModelClient:
         )
         with anyio.move_on_after(timeout_s):
 
-            async def attempt(most: int | None) -> Reply:
+            def attempt(most: int | None) -> Awaitable[Reply]:
                 limited = clip_output(request, most)
-                return await with_retries(self.retry, lambda: read_reply(self.provider, limited))
+                return with_retries(self.retry, lambda: read_reply(self.provider, limited))
 
             try:
                 tokens = (len(question) + len(SUMMARY_SYSTEM)) // CHARS_PER_TOKEN
@@ -437,7 +437,8 @@ async def read_reply(
             if on_chunk is not None:
                 on_chunk(chunk)
             if isinstance(chunk, Reply):
-                return msgspec.structs.replace(chunk, usage=check_usage(chunk.usage))
+                usage = check_usage(chunk.usage)
+                return chunk if usage is chunk.usage else msgspec.structs.replace(chunk, usage=usage)
     finally:
         close = getattr(stream, "aclose", None)
         if close is not None:

@@ -44,8 +44,6 @@ async def with_retries(
     policy: RetryPolicy, attempt: Callable[[], Awaitable[T]], on_retry: OnRetry = ignore
 ) -> T:
     """Return the result of the first attempt that succeeds; raises the `ProviderError` of the last one."""
-    import anyio
-
     number = 1
     while True:
         try:
@@ -56,6 +54,8 @@ async def with_retries(
                 raise
             number += 1
             on_retry(number, wait_s, error)
+        import anyio  # few requests are repeated
+
         await anyio.sleep(wait_s)
 
 

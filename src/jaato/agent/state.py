@@ -294,12 +294,9 @@ class State(msgspec.Struct):
         """Append the results to the history as one tool message, in call order."""
         model_message = self.last_model_message
         assert model_message is not None
-        self.repetition.add_step(model_message.function_calls, self.results)
-        parts: list[Part] = [
-            self.results[call.call_id]
-            for call in model_message.function_calls
-            if call.call_id in self.results
-        ]
+        calls = [call for call in model_message.function_calls if call.call_id in self.results]
+        self.repetition.add_step(calls, self.results)
+        parts: list[Part] = [self.results[call.call_id] for call in calls]
         self._add(Message("tool", parts, id=f"{model_message.id}-results"))
         self.results.clear()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import time
 from collections.abc import Awaitable, Callable
@@ -121,7 +122,7 @@ class TurnRunner:
         self._context = context
         self._journal = context.journal
         self._scope: anyio.CancelScope | None = None
-        self._idle = anyio.Event()
+        self._idle = asyncio.Event()
         self._requested: CompactionRequest | None = None
         self.is_busy = self.is_stopping = self.is_compacting = False
 
@@ -229,7 +230,8 @@ class TurnRunner:
             wanted.done.set()
 
     def _begin(self, *, stopped: bool = False) -> None:
-        self.is_busy, self.is_stopping, self._idle = True, stopped, anyio.Event()
+        self.is_busy, self.is_stopping = True, stopped
+        self._idle.clear()
 
     def _end(self) -> None:
         self._scope = None

@@ -14,7 +14,7 @@ from jaato.protocol.events import AgentCreated, Event, SessionUpdated
 from jaato.storage.database import ConnectionGuard
 from jaato.storage.errors import is_damage
 from jaato.storage.schema import SEQ_BITS
-from jaato.storage.session_table import tenth_of_second
+from jaato.storage.session_table import TENTH, tenth_of_second
 
 CHUNK_EVENTS = 256
 CHUNK_BYTES = 1 << 20
@@ -117,7 +117,7 @@ def changes_session_row(events: Sequence[Event], log: WriteHandle) -> bool:
     """Whether events are seen in the list of sessions, so that their session's row has to be written too."""
     touched = tenth_of_second(log.touched_at)
     for event in events:  # noqa: SIM110 a generator costs as much again
-        if type(event) in LISTED or tenth_of_second(event.timestamp) > touched:
+        if type(event) in LISTED or event.timestamp[:TENTH] > touched:
             return True
     return False
 
@@ -125,8 +125,9 @@ def changes_session_row(events: Sequence[Event], log: WriteHandle) -> bool:
 def insert_events(connection: sqlite3.Connection, log: WriteHandle, rows: list[Row]) -> bool:
     """Insert at most `AT_ONCE` rows in one statement that is a commit; False if there is a gap, or the lease was lost."""
     values: list[int | str | bytearray] = []
-    for row in rows:
-        values += row_values(log, row)
+    start = log.number << SEQ_BITS
+    for seq, timestamp, data in rows:
+        values += (start + seq, timestamp, bytearray(data))
     values += (values[0], log.fence)
     return connection.execute(INSERTS[len(rows) - 1], values).rowcount == len(rows)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -70,7 +70,7 @@ class RepetitionFold(msgspec.Struct):
     steps: deque[bytes] = msgspec.field(default_factory=lambda: deque(maxlen=max(PERIODS)))
     tools: deque[tuple[str, ...]] = msgspec.field(default_factory=lambda: deque(maxlen=max(PERIODS)))
     runs: dict[int, int] = msgspec.field(default_factory=dict)
-    """By period, how many steps in a row equal the one a period before."""
+    """By period, how many steps in a row equal the one a period before; none is 0."""
     error: bytes = b""
     errors: int = 0
 
@@ -81,9 +81,8 @@ class RepetitionFold(msgspec.Struct):
         self.runs.clear()
         self.error, self.errors, self.nudged = b"", 0, False
 
-    def add_step(self, calls: Iterable[ToolCall], results: dict[str, ToolResult]) -> None:
+    def add_step(self, calls: Sequence[ToolCall], results: dict[str, ToolResult]) -> None:
         """Count one reply with the results of its calls."""
-        calls = [call for call in calls if call.call_id in results]
         given = [results[call.call_id] for call in calls]
         if any(map(is_still_running, given)):
             self.reset()
@@ -101,23 +100,29 @@ class RepetitionFold(msgspec.Struct):
         self._count(hash_data(text), (), b"")
 
     def _count(self, step: bytes, tools: tuple[str, ...], error: bytes) -> None:
-        for period in PERIODS:
-            repeats = len(self.steps) >= period and self.steps[-period] == step
-            self.runs[period] = self.runs.get(period, 0) + 1 if repeats else 0
+        steps, runs = self.steps, self.runs
+        self.runs = {
+            period: runs.get(period, 0) + 1
+            for period in PERIODS
+            if period <= len(steps) and steps[-period] == step
+        }
         self.errors = 0 if not error else self.errors + 1 if error == self.error else 1
         self.error = error
         self.steps.append(step)
         self.tools.append(tools)
-        if self.find(NUDGE_AFTER) is None:
+        if self.nudged and self.find(NUDGE_AFTER) is None:
             self.nudged = False
 
     def find(self, after: Thresholds) -> Repetition | None:
         """The repetition that has lasted for so many steps; None when there is none."""
-        recent, runs = list(self.tools), self.runs
-        if runs.get(1) and runs[1] + 1 >= after.call:
+        runs = self.runs
+        if not runs and self.errors < after.error:
+            return None  # as after most steps
+        recent = list(self.tools)
+        if 1 in runs and runs[1] + 1 >= after.call:
             return Repetition("call", runs[1] + 1, recent[-1])
         for period, steps in after.cycle.items():
-            if runs.get(period) and runs[period] + period >= steps:
+            if period in runs and runs[period] + period >= steps:
                 names = dict.fromkeys(name for tools in recent[-period:] for name in tools)
                 return Repetition("cycle", runs[period] + period, tuple(names))
         if self.errors >= after.error:

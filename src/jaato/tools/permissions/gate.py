@@ -243,12 +243,12 @@ class Gate:
             self._on_revoke(grant)
 
     def _end(self, scopes: tuple[str, ...]) -> None:
-        ended = [one for one in self._grants if one.scope in scopes]
-        self._grants = tuple(one for one in self._grants if one.scope not in scopes)
-        self._settled = {}
         self._edited = {}
-        for grant in ended:
-            self._on_revoke(grant)
+        if ended := [one for one in self._grants if one.scope in scopes]:
+            self._grants = tuple(one for one in self._grants if one.scope not in scopes)
+            self._settled = {}
+            for grant in ended:
+                self._on_revoke(grant)
         self.policy.reload()
 
     def _use_approval(self, call: Call, verdict: Verdict) -> Decision | None:
