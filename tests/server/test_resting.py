@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -234,5 +236,38 @@ def test_nothing_is_saved_unless_the_workspace_says_so(tmp_path: Path) -> None:
             reply = await client.ask("command.execute", name="save")
             assert isinstance(reply, Reply)
             assert [file.stem for file in saved.glob("*.json")] == [session_id]
+
+    anyio.run(main)
+
+
+def test_nothing_is_kept_of_sessions_that_came_and_went(tmp_path: Path) -> None:
+    """After sessions whose commands could be repeated, with a turn each, no object of ours is left of them, however many
+    there were; a repeated command still finds its session in the store."""
+    script = tmp_path / "script.json"
+    script.write_text('[{"text": "ok"}]')
+    model = {"provider": "scripted", "model": str(script)}
+
+    async def main() -> None:
+        async with served(tmp_path, [], idle_after_s=SOON_S) as server:
+
+            async def visits(first: int, number: int) -> Counter[str]:
+                for word in range(first, first + number):
+                    async with server.client() as client:
+                        session_id = await begun(client, tmp_path, once=f"word {word}", **model)
+                        await said(client, "hello")
+                        if word % 2:
+                            await client.ask("session.delete", session_id=session_id)
+                await until(lambda: not server.hub.pool.loaded and not server.hub.rooms)
+                gc.collect()
+                kinds = map(type, gc.get_objects())
+                return Counter(kind.__qualname__ for kind in kinds if kind.__module__.startswith("jaato."))
+
+            before = await visits(0, 10)
+            left = {kind: count for kind, count in (await visits(10, 20) - before).items() if count >= 5}
+            assert not left
+            assert not server.hub.once
+            async with server.client() as client:
+                again = await client.ask("session.create", workspace=str(tmp_path / "work"), once="word 8")
+                assert isinstance(again.result, Opened) and again.result.again
 
     anyio.run(main)

@@ -124,7 +124,6 @@ class SessionFactory:
         self.trust = load_trust(settings, state_dir)
         self._runtimes: dict[tuple[str, tuple[str, ...] | None, bytes], Runtime] = {}
         self._providers: dict[tuple[object, ...], tuple[Provider, str, ProviderChoice]] = {}
-        self._scripted: list[Provider] = []
         self.sessions = 0
         self._tracer = tracer_for(settings, workspace, secrets, spans)
 
@@ -204,9 +203,7 @@ class SessionFactory:
             observed = replace(options, chosen=lambda choice, _model: chosen.append(choice))
             provider, model = await pick_provider(observed, settings, journal)
             known = provider, model, chosen[0]
-            if provider.name == "scripted":  # it stands at a place in its script
-                self._scripted.append(provider)
-            else:
+            if provider.name != "scripted":  # which stands at a place in its script, and has nothing open
                 self._providers[key] = known
         provider, model, choice = known
         if options.chosen is not None:
@@ -234,7 +231,7 @@ class SessionFactory:
     async def close(self) -> None:
         """Shut the plugins down and let go of the providers. The store is its owner's."""
         try:
-            for provider in (*self._scripted, *(known[0] for known in self._providers.values())):
+            for provider, _, _ in self._providers.values():
                 await provider.aclose()
         finally:
             try:

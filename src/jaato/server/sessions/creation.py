@@ -184,7 +184,7 @@ async def create_or_resume(
         room, before, live = await resume_with(hub, stored, command, blueprint, wants_info=wants_info)
     if command.passing:
         live.visit, live.visitor = command.once or client_id, client_id
-    if command.once:
+    if command.once and room.session_id != named:  # else its id says it
         remember(hub.once, key, room.session_id, REMEMBERED)
     state = live.session.state
     model, reason = chosen[0] if chosen else (state.model, "")
