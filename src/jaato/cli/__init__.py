@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
 __all__ = ["attach", "main"]
 
+COLLECT_AFTER = 10_000
+"""New objects after which garbage is collected. Nearly all of the 100,000 that a start makes stay, and looking through them
+at every 700, as is usual, takes a tenth of its time."""
 UNPROTECTED = ("-h", "--help", "--version")
 """Arguments that need no clean environment: they use no key."""
 
@@ -30,12 +33,14 @@ def run_program(words: Sequence[str], *, own: bool) -> int:
     words = add_default_command(words)
     if not own:
         return run_line(words)
+    import gc
     import threading
 
     from jaato.cli.clean_environment import is_program, protect
     from jaato.cli.exit_codes import leave
 
     if is_program():
+        gc.set_threshold(COLLECT_AFTER)
         if words and words[0] not in UNPROTECTED:
             protect()
         leave(run_line(words))

@@ -207,9 +207,10 @@ class Catalog:
     def exchange(self, old: Iterable[Tool], new: Iterable[Tool]) -> None:
         """Forget tools and make others known, all or none, at once for who looks from another thread. Raises as `add`."""
         with self._changing:
-            gone = set(map(id, old))
-            tools = {name: tool for name, tool in self._tools.items() if id(tool) not in gone}
-            others = {name: found for name, found in self._other_names.items() if id(found.tool) not in gone}
+            tools, others = self._tools.copy(), self._other_names.copy()
+            if gone := set(map(id, old)):
+                tools = {name: tool for name, tool in tools.items() if id(tool) not in gone}
+                others = {name: found for name, found in others.items() if id(found.tool) not in gone}
             claims = NameAllocator(tools, others)
             for tool in new:
                 claims.take(tool)

@@ -51,7 +51,8 @@ def find_invisible(text: str) -> list[str]:
     """
     if text.isascii() and text.isprintable():
         return []
-    found = {char for at, char in enumerate(text) if is_unseen(char) and not belongs(text, at)}
+    odd = ODD.finditer(text)
+    found = {one[0] for one in odd if is_unseen(one[0]) and not belongs(text, one.start())}
     return [f"U+{ord(char):04X}" for char in sorted(found)]
 
 

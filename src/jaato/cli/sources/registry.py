@@ -6,7 +6,6 @@ import json
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -56,7 +55,7 @@ class RegistryCommands(SourceCommands[RegistryConfig]):
         """The configured registries."""
         if self.settings["mask_secrets"]:
             self.secrets = Redactor(shapes=False)
-        return Directory(replace(context, secrets=self.secrets))
+        return Directory(msgspec.structs.replace(context, secrets=self.secrets))
 
     def handle(self) -> RegistryHandle:
         """The registry of this name or URL. Raises `ConfigError`, and `PermissionDenied` for one that is not trusted."""

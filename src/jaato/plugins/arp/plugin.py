@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -182,4 +181,4 @@ def open_directory(host: Host) -> Directory:
     context = host_context(host)
     trust = trust_of(host, context.state_dir, [context.config_dir / FILE])
     catalog = service_of(host, "catalog")
-    return Directory(replace(context, trust=trust), "" if catalog is None else catalog.mark)
+    return Directory(msgspec.structs.replace(context, trust=trust), "" if catalog is None else catalog.mark)

@@ -1,14 +1,14 @@
 """The MCP servers a user and a workspace have configured, `~/.mcp.json` and the workspace's `.mcp.json`: entries in the
 spellings that tools write, what a server's process may reach, and `${VAR}` filled in."""
 
-from __future__ import annotations
+# Annotations are not postponed here: msgspec would compile each one as text.
 
 import hashlib
 import json
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 from urllib.parse import urlsplit
@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from jaato.errors import ConfigError
+from jaato.lazy_pattern import lazy_pattern
 from jaato.protocol.specs import SandboxAccess, SandboxProfile
 from jaato.tools.invisible_text import escape_all
 from jaato.tools.permissions.access import FULL, WORKSPACE_WRITE
@@ -72,7 +73,9 @@ SPELLINGS = {
 RESERVED_HEADERS = frozenset(
     "connection content-length content-type host te transfer-encoding upgrade".split()
 )
-DOMAIN = re.compile(r"\*|(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9-]+)*(?::\d{1,5})?")
+DOMAIN = lazy_pattern(
+    r"\*|(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9-]+)*(?::\d{1,5})?"
+)
 
 
 Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARS)]
@@ -143,7 +146,7 @@ class ServerConfig(SourceConfig, frozen=True, kw_only=True):
     idle_timeout_s: float = 600.0
 
     @classmethod
-    def parse(cls, name: str, entry: Any, scope: Scope, origin: Path) -> ServerConfig:
+    def parse(cls, name: str, entry: Any, scope: Scope, origin: Path) -> "ServerConfig":
         """The server an entry describes. Raises `Malformed` saying what is wrong with it."""
         check_name(name, MAX_NAME_CHARS)
         if not isinstance(entry, JsonObject):
@@ -356,8 +359,7 @@ def warn_unconfined(config: ServerConfig, state_dir: Path) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class McpServerOptions:
+class McpServerOptions(msgspec.Struct, frozen=True, eq=False, dict=True):
     """What a server is started with. `sandbox` has the rules for its process, `last_protocol_version` is what it spoke last,
     `mask` hides what is secret in what the server prints."""
 
@@ -365,17 +367,18 @@ class McpServerOptions:
     environ: Mapping[str, str]
     workspace: Path
     state_dir: Path
-    sandbox: Sandbox
+    sandbox: "Sandbox"
     allow_hosts: tuple[str, ...] = ()
     log: Callable[[str], None] | None = None
-    ask: Ask | None = None
+    ask: "Ask | None" = None
     last_protocol_version: str = ""
     mask: Callable[[str], str] = str
     cache_dir: Path | None = None
-    key: Key = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key", key_of(self.config, self.environ, self.workspace))
+    @cached_property
+    def key(self) -> Key:
+        """What makes two settings one server."""
+        return key_of(self.config, self.environ, self.workspace)
 
 
 def key_of(config: ServerConfig, environ: Mapping[str, str], workspace: Path) -> Key:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -15,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jaato.errors import ConfigError, PermissionDenied
+from jaato.lazy_pattern import lazy_pattern
 from jaato.plugins.mcp.config import FILE, ServerConfig, describe_sandbox, expand_variables, secrets_in
 from jaato.plugins.mcp.errors import ServerUnusable
 from jaato.plugins.mcp.manifest import Manifest, ToolEntry, save
 from jaato.plugins.mcp.manifest import load as load_manifest
 from jaato.plugins.mcp.pins import ManifestReview, Pins
-from jaato.plugins.mcp.server_log import LogFile
 from jaato.plugins.mcp.tools import unusable_reason
 from jaato.tools.filesystem.atomic import read_bounded
 from jaato.tools.invisible_text import escape_all
@@ -60,11 +59,11 @@ RECIPES_OF = {
 }
 """Words of a command line that run what a file of the project says."""
 RECIPES = frozenset(name for names in RECIPES_OF.values() for name in names)
-DOTTED = re.compile(r"\w+(?:\.\w+)*")
+DOTTED = lazy_pattern(r"\w+(?:\.\w+)*")
 MAX_PROGRAM_BYTES = 16_777_216
 MAX_PROGRAMS = 20
 MAX_WORDS = 2_000
-SPLIT = re.compile(r"[\s;&|()<>=\"'`{}$,]+|:-")
+SPLIT = lazy_pattern(r"[\s;&|()<>=\"'`{}$,]+|:-")
 
 
 class ServerTrust(SourceTrust[ServerConfig]):
@@ -289,6 +288,7 @@ class Directory(SourceDirectory[ServerConfig]):
         options = self._options.get(name)
         if options is None:
             from jaato.plugins.mcp.config import McpServerOptions
+            from jaato.plugins.mcp.server_log import LogFile
             from jaato.tools.redaction.redactor import Redactor
 
             try:

@@ -1,9 +1,8 @@
 """The manifest of an MCP server: the tools, prompts and resources it offers, cached in a private file so that they are found
 without starting it."""
 
-from __future__ import annotations
+# Annotations are not postponed here: msgspec would compile each one as text.
 
-import re
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import msgspec
 
 from jaato.errors import ConfigError
+from jaato.lazy_pattern import lazy_pattern
 from jaato.tools.call import replace_surrogates
 from jaato.tools.filesystem.atomic import read_bounded, write_private
 from jaato.tools.schema import depth_within
@@ -23,7 +23,7 @@ MAX_ENTRY_BYTES = 262_144
 MAX_NAME_CHARS = 256
 MAX_INSTRUCTIONS_CHARS = 20_000
 MAX_DEPTH = 100
-DIGEST = re.compile(r"[0-9a-f]{64}")
+DIGEST = lazy_pattern(r"[0-9a-f]{64}")
 
 
 class ToolEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

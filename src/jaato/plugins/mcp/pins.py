@@ -1,11 +1,10 @@
 """The definitions a server had when they were first seen: what has changed since, or hides something, is held back
 until a person has accepted it."""
 
-from __future__ import annotations
+# Annotations are not postponed here: msgspec would compile each one as text.
 
 import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,8 +26,7 @@ Kind = Literal["tool", "prompt", "instructions"]
 Reason = Literal["changed", "invisible characters", "too many definitions"]
 
 
-@dataclass(frozen=True, slots=True)
-class HeldDefinition:
+class HeldDefinition(msgspec.Struct, frozen=True):
     """A definition that is held back: what of, why, a unified diff with nothing hidden, and which version of it."""
 
     kind: Kind
@@ -48,8 +46,7 @@ class HeldDefinition:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestReview:
+class ManifestReview(msgspec.Struct, frozen=True):
     """What of a manifest may be used, and what is held back."""
 
     manifest: Manifest

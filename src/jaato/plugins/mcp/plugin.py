@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from concurrent.futures import Future, wait
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
@@ -21,7 +20,7 @@ from jaato.log import logger
 from jaato.plugins.mcp.config import FILE, ServerConfig, describe_sandbox
 from jaato.plugins.mcp.directory import Directory
 from jaato.plugins.mcp.errors import ServerUnusable
-from jaato.plugins.mcp.tools import BACKGROUND_AFTER_S, drop_name_conflicts, full_name, tools_from
+from jaato.plugins.mcp.tools import BACKGROUND_AFTER_S, drop_name_conflicts, full_name, names_of, tools_from
 from jaato.settings.budgets import format_count
 from jaato.tools.call import Call, Output
 from jaato.tools.catalog import MAX_DECLARED, wire_name
@@ -65,18 +64,20 @@ class MCPToolPlugin(Plugin):
         """The tools of every server with a manifest."""
         if (catalog := service_of(self.host, "catalog")) is not None:
             catalog.unvisited[self.name] = self.start_unvisited
+        taken: set[str] = set()
         for config in self.directory.sources.values():
             if not config.disabled:
-                self._offered[config.name] = self._tools_of(config.name)
+                made = self._offered[config.name] = self._tools_of(config.name, taken)
+                taken |= names_of(made)
         return [tool for tools in self._offered.values() for tool in tools]
 
-    def _tools_of(self, name: str) -> list[Tool]:
+    def _tools_of(self, name: str, taken: Set[str]) -> list[Tool]:
+        """The tools of a server, without those whose names other servers have `taken`."""
         config = self.directory.sources[name]
         review = None if config.disabled else self.directory.review(config)
         if review is None:
             return []
-        others = [tool for one, tools in self._offered.items() if one != name for tool in tools]
-        found = drop_name_conflicts(tools_from(config, review.manifest, self._call), others)
+        found = drop_name_conflicts(tools_from(config, review.manifest, self._call), taken)
         if config.scope == "argument" and name not in self._late and len(found) <= MAX_DECLARED:
             for one in found:
                 one.spec = msgspec.structs.replace(one.spec, discoverability="core")
@@ -84,7 +85,8 @@ class MCPToolPlugin(Plugin):
 
     def _replace_tools(self, name: str) -> None:
         """Replace the tools of a server whose manifest has changed; runs on the pool's thread."""
-        old, new = self._offered.get(name, []), self._tools_of(name)
+        others = [tool for one, tools in self._offered.items() if one != name for tool in tools]
+        old, new = self._offered.get(name, []), self._tools_of(name, names_of(others))
         self._offered[name] = new
         if (registry := service_of(self.host, "registry")) is not None:
             registry.renew(self.name, old, new)
@@ -400,7 +402,9 @@ def open_directory(host: PluginHost) -> Directory:
     context = host_context(host)
     trust = trust_of(host, context.state_dir, [context.home / FILE])
     given, only = host.config.get("servers", {}), bool(host.config.get("only"))
-    return Directory(replace(context, trust=trust), sandbox=sandbox_of(host), given=given, only=only)
+    return Directory(
+        msgspec.structs.replace(context, trust=trust), sandbox=sandbox_of(host), given=given, only=only
+    )
 
 
 def render_rows(shown: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Set
 from typing import Any
 
 from jaato.errors import PluginError
@@ -45,9 +45,13 @@ def tools_from(config: ServerConfig, manifest: Manifest, run: Run) -> list[Tool]
     return [tool for tool in made if counts[tool.name] == 1]
 
 
-def drop_name_conflicts(tools: list[Tool], others: list[Tool]) -> list[Tool]:
+def names_of(tools: Iterable[Tool]) -> set[str]:
+    """Every name of these tools."""
+    return {name for tool in tools for name in (tool.name, *other_names(tool))}
+
+
+def drop_name_conflicts(tools: list[Tool], taken: Set[str]) -> list[Tool]:
     """The tools without a name that another server has too: names of servers and tools may contain two underscores."""
-    taken = {name for tool in others for name in (tool.name, *other_names(tool))}
     return [tool for tool in tools if taken.isdisjoint((tool.name, *other_names(tool)))]
 
 

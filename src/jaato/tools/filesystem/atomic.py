@@ -17,6 +17,8 @@ from jaato.errors import ConfigError
 
 TEMPORARY_SUFFIX = ".part"
 """What a file that replaces another is called until it does, with a dot before; a killed process leaves it behind."""
+LEAST_READ_BYTES = 4096
+"""How much is asked for where a file says it is empty, as those of the kernel do."""
 
 
 def read_bounded(path: Path, limit: int) -> bytes | None:
@@ -38,7 +40,8 @@ def read_bounded(path: Path, limit: int) -> bytes | None:
                 f"{path} has {state.st_size:,} bytes, more than the {limit:,} allowed. Shorten it."
             )
         content = b""
-        while len(content) <= limit and (piece := os.read(descriptor, 1_048_576)):
+        most = max(state.st_size + 1, LEAST_READ_BYTES)
+        while len(content) <= limit and (piece := os.read(descriptor, most)):
             content += piece
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {reason(error)}.") from None

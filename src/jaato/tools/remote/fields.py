@@ -13,15 +13,16 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 import msgspec
 
 from jaato.errors import ConfigError
+from jaato.lazy_pattern import lazy_pattern
 from jaato.protocol.codec import is_unicode
 from jaato.tools.invisible_text import find_invisible, strings_in
 from jaato.typed_decoding import convert
 
 MAX_DEPTH = 32
-VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+VARIABLE = lazy_pattern(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 """A variable of the user's environment, with what stands for it where it is not set."""
-HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
-HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+HEADER_NAME = lazy_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
+HEADER_VALUE = lazy_pattern(r"[\t\x20-\x7e\x80-\xff]*")
 RESERVED_HEADERS = frozenset(
     "accept accept-encoding connection content-encoding content-length content-type expect host idempotency-key "
     "if-none-match keep-alive te traceparent trailer transfer-encoding upgrade x-request-id".split()

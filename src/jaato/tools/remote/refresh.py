@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Coroutine, Iterable
 from contextvars import ContextVar
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import anyio
 
 from jaato.errors import ToolError
+from jaato.lazy_pattern import lazy_pattern
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import RemoteTool, Tool
 
@@ -21,7 +21,7 @@ START_WITHIN_S = 30.0
 """How long a remote server may take to list its tools for the first time."""
 MAX_MARKS = 16
 """The most servers in a chain of tools; a longer one cannot occur by mistake."""
-MARK = re.compile(r"\bjaato-([0-9a-f]{16})\b")
+MARK = lazy_pattern(r"\bjaato-([0-9a-f]{16})\b")
 
 
 def via_of(marks: Iterable[str]) -> str:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import stat
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic
 
+import msgspec
+
 from jaato import settings
 from jaato.errors import ConfigError, PermissionDenied
+from jaato.lazy_pattern import lazy_pattern
 from jaato.tools.filesystem.atomic import file_lock, read_bounded, write_private
 from jaato.tools.host_services import environ_of, service_of
 from jaato.tools.permissions.trust import Trust
@@ -25,15 +26,14 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 1_000_000
 WORLD_WRITABLE = 0o002
-ADDRESS = re.compile(r"[A-Za-z0-9.-]{1,253}:[0-9]{1,5}(/\S{0,200})?")
+ADDRESS = lazy_pattern(r"[A-Za-z0-9.-]{1,253}:[0-9]{1,5}(/\S{0,200})?")
 """What is meant as an address, and lacks its scheme."""
 
 Owns = Callable[[Path, bytes], bool]
 """Whether the user's own file at a path counts with this content (`Trust.owns`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigProblem:
+class ConfigProblem(msgspec.Struct, frozen=True):
     """Something in a configuration that was left out: whose (None: the whole file's), where and why."""
 
     noun: str
@@ -46,8 +46,7 @@ class ConfigProblem:
         return f"{self.origin}: {entry}{self.text}"
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedSources(Generic[C]):
+class LoadedSources(msgspec.Struct, Generic[C], frozen=True):
     """The sources by name, the user's first, and what was left out."""
 
     sources: dict[str, C]
@@ -288,8 +287,7 @@ def resolve_links(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-@dataclass(frozen=True, slots=True)
-class SourceContext:
+class SourceContext(msgspec.Struct, frozen=True):
     """Where everything is, the user's environment, and the private addresses the user allows."""
 
     workspace: Path
@@ -297,7 +295,7 @@ class SourceContext:
     config_dir: Path
     state_dir: Path
     cache_dir: Path
-    environ: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str] = {}
     allow_hosts: tuple[str, ...] = ()
     secrets: Redactor | None = None
     """What the session masks: it learns the keys in entries."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -46,6 +45,8 @@ def read_pins(path: Path, kind: type[P], version: str, current: int, noun: str) 
 
 def render_diff(before: dict[str, Any], after: dict[str, Any], was: str) -> str:
     """A unified diff of two definitions in which every character is seen."""
+    import difflib  # few definitions change
+
     lines = difflib.unified_diff(text_lines(before), text_lines(after), was, "now", lineterm="", n=2)
     shown = [
         escape_all(line)[:MAX_LINE_CHARS] for line, _ in zip(lines, range(MAX_DIFF_LINES + 1), strict=False)
