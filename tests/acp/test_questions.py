@@ -122,10 +122,11 @@ def test_a_question_that_another_client_answers_is_withdrawn(desk: CliEnvironmen
 @pytest.mark.parametrize("terminal", [False, True])
 def test_an_edited_call_is_shown_with_what_ran(desk: CliEnvironment, terminal: bool) -> None:
     """Another client allows a call with other arguments: title, input and places of the editor's call become those of what
-    ran, whether it writes a file or a command runs, also for an editor that loads the session later."""
+    runs when it begins, whether it writes a file or a command runs, also for an editor that loads the session later."""
     command = call("run", command="touch asked", need=["write"])
     script = desk.script(ACTIVATE, WRITE, command, say("over"))
-    edits = [{"path": "b.txt", "content": "edited"}, {"command": "touch other", "need": ["write"]}]
+    waits = "touch other; while ! [ -e go ]; do sleep 0.02; done"
+    edits = [{"path": "b.txt", "content": "edited"}, {"command": waits, "need": ["write"]}]
 
     async def allow_edited(session_id: str) -> None:
         [socket] = Path(desk.env["XDG_RUNTIME_DIR"]).rglob("*.sock")
@@ -146,7 +147,7 @@ def test_an_edited_call_is_shown_with_what_ran(desk: CliEnvironment, terminal: b
             edits[0],
         )
         assert [one["path"] for one in written["locations"]] == [str(desk.work / "b.txt")]
-        assert (ran["title"], ran["raw_input"]) == ('run touch other (need=["write"])', edits[1])
+        assert (ran["title"], ran["raw_input"]) == (f'run {waits} (need=["write"])', edits[1])
         assert [one["states"][-1] for one in (written, ran)] == ["completed"] * 2
 
     async def story() -> None:
@@ -155,6 +156,10 @@ def test_an_edited_call_is_shown_with_what_ran(desk: CliEnvironment, terminal: b
             prompt = asyncio.create_task(editor.say(session_id, "write"))
             await editor.wait(lambda: editor.requests)
             await allow_edited(session_id)
+            await editor.wait((desk.work / "other").exists)
+            await editor.wait(lambda: editor.call("touch")["raw_input"] == edits[1])
+            assert "completed" not in editor.call("touch")["states"]
+            (desk.work / "go").touch()
             assert (await prompt).stop_reason == "end_turn"
             check(editor)
         async with editing(desk, terminal=terminal) as later:

@@ -98,8 +98,8 @@ class Updates:
         self._names.restore(session.state.agents)
         self._filter = DeltaFilter(self._add)
         self._made: list[Update] = []
-        self._open: set[str] = set()
-        """The calls that the editor knows and whose end it does not."""
+        self._open: dict[str, dict[str, Any]] = {}
+        """The calls that the editor knows and whose end it does not, with the arguments that it shows."""
         self._thought: dict[str, int] = {}
         """By agent, the characters of thinking that were sent of the current message."""
         self.own_messages: set[str] = set()
@@ -216,27 +216,36 @@ class Updates:
     def _begin(
         self, call_id: str, tool: str, arguments: dict[str, Any], agent_id: str, status: Any = "pending"
     ) -> None:
-        """Show a call, or that it runs now."""
-        if call_id in self._open:
-            if status != "pending":
-                self._made.append(call_update(call_id, status, self._terminal_of(call_id)))
+        """Show a call, or that it runs now, with the arguments that a user may have edited."""
+        known, self._open[call_id] = self._open.get(call_id), arguments
+        if known is not None:
+            if status != "pending" or known != arguments:
+                update = call_update(call_id, status, self._terminal_of(call_id))
+                if known != arguments:
+                    update = update.model_copy(update=self._looks_of(tool, arguments, agent_id))
+                self._made.append(update)
             return
-        self._open.add(call_id)
-        workspace = self._session.state.workspace
         start = schema.ToolCallStart(
             session_update="tool_call",
             tool_call_id=call_id,
-            title=title_of(tool, arguments, self._names.name_of(agent_id)),
             kind=kind_of(tool),
             status=status,
-            locations=locations_of(arguments, workspace),
-            raw_input=raw_value(arguments),
+            **self._looks_of(tool, arguments, agent_id),
         )
         if self._display_terminals and tool in TOOLS:
             self._held[call_id], self._terminals[call_id] = HeldOutput(), call_id
             start.content = self._terminal_of(call_id)
-            start.field_meta = {"terminal_info": {"terminal_id": call_id, "cwd": workspace}}
+            info = {"terminal_id": call_id, "cwd": self._session.state.workspace}
+            start.field_meta = {"terminal_info": info}
         self._made.append(start)
+
+    def _looks_of(self, tool: str, arguments: dict[str, Any], agent_id: str) -> dict[str, Any]:
+        """The fields of a call that its arguments decide."""
+        return {
+            "title": title_of(tool, arguments, self._names.name_of(agent_id)),
+            "locations": locations_of(arguments, self._session.state.workspace),
+            "raw_input": raw_value(arguments),
+        }
 
     def _terminal_of(self, call_id: str) -> list[Content]:
         """The terminal of a call as its content; nothing without one."""
@@ -268,7 +277,7 @@ class Updates:
     def _add_end(self, event: ToolCallEnd) -> None:
         if event.call_id not in self._open:
             self._begin(event.call_id, event.tool, event.arguments or {}, event.agent_id)
-        self._open.discard(event.call_id)
+        shown = self._open.pop(event.call_id)
         raw = raw_value(event.result.structured)
         terminal = self._terminals.pop(event.call_id, None)
         held = self._held.pop(event.call_id, None)
@@ -282,10 +291,9 @@ class Updates:
             update.field_meta = {"terminal_exit": exited}
         if raw is not None and len(encode(raw)) <= MAX_RAW_BYTES:
             update.raw_output = raw
-        if event.edited is not None:
-            update.title = title_of(event.tool, event.edited, self._names.name_of(event.agent_id))
-            update.raw_input = raw_value(event.edited)
-            update.locations = locations_of(event.edited, self._session.state.workspace)
+        if event.edited is not None and event.edited != shown:  # entries of earlier have no start
+            looks = self._looks_of(event.tool, event.edited, event.agent_id)
+            update = update.model_copy(update=looks)
         self._made.append(update)
 
     def result_update(self, event: ToolCallEnd, terminal: str | None = None) -> ToolCallProgress:
@@ -311,8 +319,8 @@ class Updates:
         state = self._session.state
         asked = {question.call_id for question in state.questions.values()}
         lost = [call_id for call_id in self._open if call_id not in state.calls and call_id not in asked]
-        self._open.difference_update(lost)
         for call_id in lost:
+            del self._open[call_id]
             self._held.pop(call_id, None)
             self._terminals.pop(call_id, None)
         return [call_update(call_id, status="failed") for call_id in lost]
