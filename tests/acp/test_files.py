@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from acp.schema import ReadTextFileResponse
 from tests.acp.editor import Editor, editing, run
-from tests.acp.test_process import Raw
+from tests.acp.raw import Raw
 from tests.cli.environment import CliEnvironment, call, say
 
 from jaato.acp.files import answer_file

@@ -8,75 +8,15 @@ import os
 import re
 import select
 import signal
-import subprocess
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import Any
 
 import psutil
 import pytest
 from tests.acp.editor import editing, run
+from tests.acp.raw import HELLO, Raw, message
 from tests.cli.environment import CliEnvironment, call, say
 from tests.processes import alive
-
-PATIENCE_S = 60
-HELLO = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
-
-
-class Raw:
-    """An editor that sends bytes."""
-
-    def __init__(self, desk: CliEnvironment, *flags: str) -> None:
-        self.process = desk.start("acp", *flags, stdin=subprocess.PIPE)
-        self._out: IO[bytes] = self.process.stdout  # type: ignore[assignment]  # a pipe was asked for
-        self._read = bytearray()
-        self.text = ""
-        self.completed = 0
-        """How many calls have ended well."""
-
-    def send(self, data: bytes | dict[str, Any]) -> None:
-        """Bytes as they are; an object as a line."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(data if isinstance(data, bytes) else json.dumps(data).encode() + b"\n")
-        self.process.stdin.flush()
-
-    def read(self) -> dict[str, Any]:
-        """The next message that is no update; the text of updates is kept in `text`."""
-        while True:
-            while (end := self._read.find(b"\n")) < 0:
-                assert select.select([self._out], [], [], PATIENCE_S)[0], "the agent sends nothing"
-                piece = os.read(self._out.fileno(), 1 << 16)
-                assert piece, "the agent has ended"
-                self._read += piece
-            message: dict[str, Any] = json.loads(self._read[:end])
-            del self._read[: end + 1]
-            if message.get("method") != "session/update":
-                return message
-            update = message["params"]["update"]
-            if update["sessionUpdate"] == "agent_message_chunk":
-                self.text += update["content"]["text"]
-            self.completed += update.get("status") == "completed"
-
-    def ask(self, request_id: Any, method: str, **params: Any) -> dict[str, Any]:
-        """A request and its response."""
-        self.send({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
-        return self.read()
-
-    def close(self) -> None:
-        """End the process in any case."""
-        self.process.kill()
-        self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            try:
-                if stream is not None:
-                    stream.close()
-            except BrokenPipeError:
-                pass  # it has read less than was sent
-
-    def end(self) -> int:
-        """End the stream; the exit code."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        return self.process.wait(PATIENCE_S)
 
 
 @pytest.fixture
@@ -132,6 +72,9 @@ BAD = [
     ),
     (b'{"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "none"}}\n', 0),
     (b'{"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 1}}\n', 0),
+    (b'{"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": [1]}}\n', 0),
+    (b'{"jsonrpc": "2.0", "method": "$/cancel_request"}\n', 0),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "session/delete", "params": {"sessionId": 4}}\n', -32602),
     (b"\n \n", 0),
 ]
 
@@ -153,6 +96,32 @@ def test_bad_input_is_answered_and_loses_nothing(raw: Raw, alone: CliEnvironment
         raw.ask("q", "session/prompt", sessionId=session, prompt=prompt)["result"]["stopReason"] == "end_turn"
     )
     assert raw.end() == 0
+
+
+def test_a_prompt_is_cancelled_by_the_id_of_its_request(alone: CliEnvironment) -> None:
+    """As by its session; the id of another request, or of one that was answered, cancels nothing."""
+    raw = Raw(
+        alone,
+        *alone.script(call("run", command="touch begun; sleep 300"), say("over")),
+        "--yes",
+        "--no-daemon",
+    )
+    try:
+        raw.send(HELLO)
+        assert raw.read()["id"] == 0
+        session = raw.ask("s", "session/new", cwd=str(alone.work), mcpServers=[])["result"]["sessionId"]
+        prompt = [{"type": "text", "text": "wait"}]
+        raw.send(message("session/prompt", "p", sessionId=session, prompt=prompt))
+        alone.wait_for("begun")
+        for request in ("s", 0, "none", None, "p"):
+            raw.send(message("$/cancel_request", requestId=request))
+        answer = raw.read()
+        assert (answer["id"], answer["result"]["stopReason"]) == ("p", "cancelled")
+        raw.send(message("$/cancel_request", requestId="p"))
+        answer = raw.ask("q", "session/prompt", sessionId=session, prompt=prompt)
+        assert (answer["id"], answer["result"]["stopReason"], raw.text) == ("q", "end_turn", "over")
+    finally:
+        raw.close()
 
 
 def test_each_request_that_has_an_id_is_answered_with_it(raw: Raw) -> None:
@@ -246,7 +215,7 @@ def test_a_huge_message_is_refused(raw: Raw) -> None:
 
 def test_a_flood_of_requests_is_bounded(alone: CliEnvironment) -> None:
     """Beyond a number of unanswered requests further ones are refused, and each of them has one response."""
-    raw = Raw(alone, *alone.script(call("run", command="sleep 5"), say("over")), "--no-daemon")
+    raw = Raw(alone, *alone.script(call("run", command="sleep 5"), say("over")), "--yes", "--no-daemon")
     try:
         raw.send(HELLO)
         raw.read()

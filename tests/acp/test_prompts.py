@@ -6,11 +6,13 @@ import asyncio
 import base64
 from typing import Any
 
+import pexpect
 import pytest
 from acp.exceptions import RequestError
 from acp.helpers import embedded_text_resource, image_block, resource_block, resource_link_block, text_block
 from tests.acp.editor import editing, run
 from tests.cli.environment import CliEnvironment, call, say
+from tests.cli.terminal import talking
 
 from acp import schema
 
@@ -162,6 +164,36 @@ def test_without_a_provider_the_editor_is_told_to_log_in(alone: CliEnvironment) 
             with pytest.raises(RequestError, match="jaato login") as caught:
                 await editor.agent.authenticate(method_id="jaato-login")
             assert caught.value.code == -32000
+
+    run(story())
+
+
+def test_a_key_is_saved_in_a_terminal_of_the_editor(alone: CliEnvironment) -> None:
+    """An editor that declares terminals for this runs its command with the arguments of the method; it is offered to no other."""
+
+    async def methods(terminal: bool) -> list[Any]:
+        async with editing(alone, "--no-daemon") as editor:
+            capabilities = schema.ClientCapabilities(auth=schema.AuthCapabilities(terminal=terminal))
+            hello = await editor.agent.initialize(protocol_version=1, client_capabilities=capabilities)
+            return list(hello.auth_methods or [])
+
+    async def story() -> None:
+        assert [one.id for one in await methods(terminal=False)] == ["jaato-login"]
+        offered, other = await methods(terminal=True)
+        assert (offered.type, other.id) == ("terminal", "jaato-login")
+        flags = ["acp", "--no-daemon", *offered.args]
+        refused = alone.run(*flags)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert "jaato login anthropic | openai" in refused.stderr
+        with talking(alone, *flags[1:], command="acp") as at:
+            at.expect("Provider of the key .*: ")
+            at.sendline("openai")
+            at.expect("Key of openai: ")
+            at.sendline("sk-secret")
+            at.expect("saved the key of openai")
+            at.expect(pexpect.EOF)
+        async with editing(alone, "--no-daemon") as editor:
+            await editor.agent.authenticate(method_id="jaato-login")
 
     run(story())
 

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 from acp.exceptions import RequestError
-from tests.acp.editor import editing, run
+from tests.acp.editor import Editor, editing, run
 from tests.cli.environment import CliEnvironment, call, say
 
 from acp import schema
 
 WRITE = call("writeNewFile", path="a.txt", content="hello\n")
 ACTIVATE = call("get_tool_schemas", names=["writeNewFile"])
+SLEEP = call("run", command="echo begun; sleep 300")
 SMALL_SERVER = Path(__file__).parents[1] / "mcp" / "small_server.py"
 
 
@@ -40,7 +41,8 @@ def test_the_agent_declares_what_it_has(alone: CliEnvironment) -> None:
             assert sessions.list is not None
             assert sessions.resume is not None
             assert sessions.close is not None
-            assert (sessions.delete, sessions.fork) == (None, None)
+            assert sessions.delete is not None
+            assert sessions.fork is None
 
     run(story())
 
@@ -75,6 +77,8 @@ def test_a_session_is_listed_and_loaded_with_its_conversation(alone: CliEnvironm
             await editor.say(session, "go on")
             assert editor.text() == "writtenand more"
             assert editor.text("user_message_chunk") == "write it"  # an own message is not sent back
+            chunks = editor.of("user_message_chunk") + editor.of("agent_message_chunk")
+            assert len({one.message_id for one in chunks} - {None}) == 3
 
     async def both() -> None:
         await second(await first())
@@ -105,6 +109,38 @@ def test_a_session_is_resumed_without_its_conversation(alone: CliEnvironment) ->
                 await editor.agent.new_session(cwd="work", mcp_servers=[])
 
     run(story())
+
+
+def test_a_session_is_deleted(desk: CliEnvironment) -> None:
+    """One that is open is closed, and its prompt cancelled; what is not there, or only begins so, deletes nothing."""
+    script = desk.script(SLEEP, say("never"))
+
+    async def story() -> None:
+        async with editing(desk, *script, "--yes") as editor:
+            kept, session = await editor.new(desk), await editor.new(desk)
+            for name in (session[:8], "s0nothing", ""):
+                await delete(editor, name)
+            prompt = asyncio.create_task(editor.say(session, "sleep"))
+            await editor.wait(
+                lambda: any(one.status == "in_progress" for one in editor.of("tool_call_update"))
+            )
+            await delete(editor, session)
+            assert (await prompt).stop_reason == "cancelled"
+            await delete(editor, session)
+            with pytest.raises(RequestError, match="not open here"):
+                await editor.say(session, "more")
+            listed = await editor.agent.list_sessions(cwd=str(desk.work))
+            assert [row.session_id for row in listed.sessions] == [kept]
+            with pytest.raises(RequestError) as caught:
+                await editor.agent.ext_method("session/delete", {})  # with an underscore, and without the id
+            assert caught.value.code == -32602
+
+    run(story())
+
+
+async def delete(editor: Editor, session_id: str) -> None:
+    """Delete a session, by the method that the client's library has no function for."""
+    await editor.agent._conn.send_request("session/delete", {"sessionId": session_id})
 
 
 def test_a_long_conversation_is_replayed_whole(alone: CliEnvironment) -> None:
@@ -284,25 +320,40 @@ def test_the_editors_mcp_server_over_http(desk: CliEnvironment) -> None:
         served.communicate()
 
 
-def test_a_server_that_does_not_start_leaves_the_session_without(desk: CliEnvironment) -> None:
-    """The session is made all the same, and the user is told which server failed."""
-    server = schema.McpServerStdio(name="broken", command="/nonexistent/server", args=[], env=[])
-    script = desk.script(say("still here"))
+def test_a_server_that_does_not_start_is_left_out(desk: CliEnvironment) -> None:
+    """The session is made all the same, with the other servers of the editor, also again after the server was killed; the user
+    is told which one failed."""
+    described = desk.root / "described.json"
+    described.write_text("{}")
+    broken = schema.McpServerStdio(name="broken", command="/nonexistent/server", args=[], env=[])
+    nameless = schema.McpServerStdio(name="no\u202ename", command="true", args=[], env=[])
+    good = schema.McpServerStdio(
+        name="small", command=sys.executable, args=[str(SMALL_SERVER), str(described)], env=[]
+    )
+    find = call("list_tools", query="greet")
+    script = desk.script(find, say("still here"), find, say("again"))
 
     async def story() -> None:
         async with editing(desk, *script) as editor:
-            session = await editor.new(desk, [server])
+            session = await editor.new(desk, [broken, good, nameless])
             await editor.say(session, "hello")
             assert editor.text() == "still here"
-            assert "broken" in editor.text("agent_thought_chunk")
+            told = editor.text("agent_thought_chunk")
+            assert "without this MCP server of the editor: broken." in told
+            assert "small" not in told
+            desk.kill_server()
+            desk.start_server()
+            await editor.say(session, "hello again")
+            assert editor.text() == "still hereagain"
+            found = [
+                str(one.raw_output) for one in editor.of("tool_call_update") if one.status == "completed"
+            ]
+            assert [("mcp__small__" in one) for one in found] == [True, True], found
             acp_server = schema.AcpMcpServer(type="acp", name="x", server_id="y")
             with pytest.raises(RequestError, match="stdio, http or sse"):
                 await editor.new(desk, [acp_server])
 
     run(story())
-
-
-SLEEP = call("run", command="echo begun; sleep 300")
 
 
 def test_closing_cancels_the_prompt_and_withdraws_its_question(desk: CliEnvironment) -> None:

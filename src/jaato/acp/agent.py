@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -14,40 +13,46 @@ from acp.schema import Implementation, McpCapabilities, PromptCapabilities, Sess
 from msgspec.structs import replace
 
 from acp import schema
+from jaato.acp.capabilities import Capabilities, capabilities_of
 from jaato.acp.errors import AUTH_REQUIRED, LOGIN, invalid_params, map_errors, request_error
-from jaato.acp.files import answer_file, served_files
+from jaato.acp.files import answer_file
+from jaato.acp.opening import Server, check_stored, open_session, read_cwd, server_entries
 from jaato.acp.prompts import Block, read_prompt
 from jaato.acp.session import Connection, EditorSession
 from jaato.acp.streams import EditorStreams
-from jaato.acp.terminals import follow_command, has_display_terminals
 from jaato.acp.updates import MODES, config_options, mode_state
 from jaato.cli.exit_codes import print_message
-from jaato.cli.output.console import one_line, visible
+from jaato.cli.output.console import one_line
 from jaato.client.connection import Client, word
-from jaato.client.session import RemoteSession
 from jaato.errors import JaatoError, SessionBusy, SessionNotFound
 from jaato.lazy_pattern import lazy_pattern
 from jaato.protocol.commands import (
     FileResponse,
-    ServedFiles,
     SessionCreate,
+    SessionDelete,
     SessionDetach,
     SessionList,
     SessionUpdate,
 )
-from jaato.protocol.frames import FileRequest, Opened, Sessions
+from jaato.protocol.frames import FileRequest, Sessions
+from jaato.protocol.ids import is_id
 from jaato.runtime.provider_selection import usable_providers
 from jaato.settings import load
 from jaato.tools.call import replace_surrogates
 from jaato.version import __version__
 
 LOGIN_METHOD = "jaato-login"
-NAMELESS = ("CodeCompanion.nvim",)
-"""Editors that show the kinds of options in place of their names."""
+AGENT_LOGIN = schema.AuthMethodAgent(id=LOGIN_METHOD, name="jaato login", description=LOGIN)
+TERMINAL_LOGIN = schema.TerminalAuthMethod(
+    type="terminal",
+    id=f"{LOGIN_METHOD}-terminal",
+    name="Save an API key",
+    description="Asks for a provider and its key, in a terminal.",
+    args=["--login"],
+)
 DETACH_TIMEOUT_S = 5.0
 BEING_OPENED = "This session is being opened; wait for the response."
 CURSOR = lazy_pattern(r"\d{4}-\S+ s[0-9A-Za-z]+")
-Server = schema.HttpMcpServer | schema.SseMcpServer | schema.AcpMcpServer | schema.McpServerStdio
 Options = dict[str, Any]
 
 
@@ -60,12 +65,7 @@ class EditorAgent:
         self._creation = creation
         self._editor: Connection
         self._sessions: dict[str, EditorSession] = {}
-        self._has_forms = False
-        self._shows_names = True
-        self._serves_files: ServedFiles | None = None
-        self._display_terminals = False
-        self._follow: list[str] = []
-        """The program for terminals of the editor; empty where it is not used."""
+        self._capabilities = Capabilities()
         self.failure: JaatoError | None = None
         """Why the program ends, if not because the editor has ended it."""
         self._opened_now: set[str] = set()
@@ -85,18 +85,11 @@ class EditorAgent:
         **_: Any,
     ) -> schema.InitializeResponse:
         """Agree on the version, and say what is supported."""
-        forms = getattr(client_capabilities, "elicitation", None)
-        self._has_forms = forms is not None and forms.form is not None
-        local = self._client.in_process or bool(self._client.welcome.state_dir)
-        name = client_info.name if client_info is not None else ""
-        self._serves_files = served_files(client_capabilities, name) if local else None
-        self._display_terminals = has_display_terminals(client_capabilities)
-        socket = self._client.socket
-        if client_capabilities is not None and client_capabilities.terminal and socket is not None:
-            self._follow = [] if self._display_terminals else follow_command(socket)
+        self._capabilities = capabilities_of(client_capabilities, client_info, self._client)
         if client_info is not None:
-            self._shows_names = name not in NAMELESS
-            print_message(f"connected to {one_line(name, 80)} {one_line(client_info.version, 80)}")
+            print_message(
+                f"connected to {one_line(client_info.name, 80)} {one_line(client_info.version, 80)}"
+            )
         return schema.InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
             agent_info=Implementation(name="jaato", title="jaato", version=__version__),
@@ -108,16 +101,17 @@ class EditorAgent:
                     list=schema.SessionListCapabilities(),
                     resume=schema.SessionResumeCapabilities(),
                     close=schema.SessionCloseCapabilities(),
+                    delete=schema.SessionDeleteCapabilities(),
                 ),
             ),
-            auth_methods=[schema.AuthMethodAgent(id=LOGIN_METHOD, name="jaato login", description=LOGIN)],
+            auth_methods=[TERMINAL_LOGIN, AGENT_LOGIN] if self._capabilities.runs_login else [AGENT_LOGIN],
         )
 
     @map_errors
     async def authenticate(self, method_id: str, **_: Any) -> schema.AuthenticateResponse:
         """Check that a provider is set up, which happens outside of the editor."""
         if method_id != LOGIN_METHOD:
-            raise invalid_params(f"The only authentication method is {LOGIN_METHOD}.")
+            raise invalid_params(f"The only authentication method of a request is {LOGIN_METHOD}.")
         if not self._creation.provider and not await usable_providers(load()):
             error = request_error(JaatoError(f"No provider is set up. {LOGIN}"))
             error.code = AUTH_REQUIRED
@@ -132,7 +126,7 @@ class EditorAgent:
     ) -> schema.NewSessionResponse:
         """Create a session in a directory. Its updates begin once the editor has its id."""
         creation = self._creation_in(cwd, mcp_servers)
-        opened, notice = await self._create(creation)
+        opened, notice = await open_session(self._client, creation)
         session = await self._watch(opened.session_id, creation, notice, is_owner=True)
         return schema.NewSessionResponse(session_id=session.session.id, **self._state_of(session))
 
@@ -188,6 +182,24 @@ class EditorAgent:
         for prompt in left[0]:
             prompt.end("cancelled")
         return schema.CloseSessionResponse()
+
+    async def ext_method(self, name: str, params: Options) -> schema.DeleteSessionResponse:
+        """Answer a request for which the library has no route: `session/delete`."""
+        if name != "session/delete":
+            raise RequestError.method_not_found(f"_{name}")
+        await self.delete_session(schema.DeleteSessionRequest.model_validate(params).session_id)
+        return schema.DeleteSessionResponse()
+
+    @map_errors
+    async def delete_session(self, session_id: str) -> None:
+        """Delete a session for good, which is closed first; without an error if there is none of this id."""
+        if session_id in self._opened_now:
+            raise invalid_params(BEING_OPENED)
+        if session_id in self._sessions:
+            await self.close_session(session_id)
+        if is_id(session_id, "s"):  # the server would take a name, or the beginning of an id, for another's
+            with suppress(SessionNotFound):
+                await self._client.ask(SessionDelete(session_id=session_id))
 
     # --- in a session --------------------------------------------------------------------------------------------------
 
@@ -257,24 +269,9 @@ class EditorAgent:
             self._creation,
             workspace=workspace,
             mcp_servers=server_entries(servers or []),
-            serves_files=self._serves_files,
+            serves_files=self._capabilities.serves_files,
             once=once,
         )
-
-    async def _create(self, creation: SessionCreate) -> tuple[Opened, str]:
-        """Create or open a session, and a notice for the user. Where an MCP server of the editor fails, the session has none
-        of them."""
-        notice = ""
-        try:
-            opened = await self._client.ask(creation)
-        except JaatoError as error:
-            if not creation.mcp_servers:
-                raise
-            once = word() if creation.once else ""
-            opened = await self._client.ask(replace(creation, mcp_servers={}, once=once))
-            notice = f"{error} The session has none of the editor's MCP servers."
-        assert isinstance(opened, Opened)
-        return opened, "\n".join(filter(None, [notice, opened.notice]))
 
     @asynccontextmanager
     async def _opening(self, session_id: str) -> AsyncIterator[None]:
@@ -319,7 +316,7 @@ class EditorAgent:
         is_owner, notice = len(watched.info.clients) <= 1, ""
         if is_owner:
             try:
-                _, notice = await self._create(creation)
+                _, notice = await open_session(self._client, creation)
             except SessionBusy:
                 is_owner = False  # it is taken over with a later prompt
         return await self._watch(watched.id, creation, notice, is_owner=is_owner)
@@ -327,20 +324,17 @@ class EditorAgent:
     async def _watch(
         self, session_id: str, creation: SessionCreate, notice: str, *, is_owner: bool
     ) -> EditorSession:
-        watched = await self._client.attach(session_id, self._serves_files, self._answer_file)
+        watched = await self._client.attach(session_id, self._capabilities.serves_files, self._answer_file)
         session = EditorSession(
             self._client,
             watched,
             self._editor,
             creation,
+            self._capabilities,
             notice=notice,
+            is_owner=is_owner,
             withdraw=self._streams.withdraw,
             on_lost=self._fail,
-            has_forms=self._has_forms,
-            shows_names=self._shows_names,
-            display_terminals=self._display_terminals,
-            follow=self._follow,
-            is_owner=is_owner,
         )
         self._sessions[watched.id] = session
         return session
@@ -387,37 +381,3 @@ class EditorAgent:
                     await session.leave(withdraw=False)
         except (JaatoError, TimeoutError):
             pass  # without a connection the server detaches this client by itself
-
-
-def read_cwd(cwd: str) -> str:
-    """A directory that the editor names. Raises `RequestError` for what is no absolute path."""
-    if not os.path.isabs(cwd) or "\0" in cwd:
-        raise invalid_params(f"cwd is an absolute path, not {one_line(cwd, 100)!r}.")
-    return replace_surrogates(cwd)
-
-
-def check_stored(session: RemoteSession, creation: SessionCreate) -> None:
-    """Check that a stored session is the one that the editor means. Raises `RequestError`."""
-    if session.id != creation.session_id:
-        text = f"No session has the id {one_line(creation.session_id, 60)}; session/list has the ids."
-        raise request_error(SessionNotFound(text))
-    own, named = session.state.workspace, creation.workspace
-    if os.path.normpath(own) != os.path.normpath(named) and os.path.realpath(own) != os.path.realpath(named):
-        raise invalid_params(f"The session works in {visible(own)}: open it with this directory as its cwd.")
-
-
-def server_entries(servers: list[Server]) -> dict[str, Any]:
-    """The MCP servers of the editor by name, as in `.mcp.json`. Raises `RequestError` for one of another kind."""
-    entries: dict[str, Any] = {}
-    for server in servers:
-        match server:
-            case schema.McpServerStdio():
-                env = {variable.name: variable.value for variable in server.env}
-                entry: dict[str, Any] = {"command": server.command, "args": list(server.args), "env": env}
-            case schema.HttpMcpServer() | schema.SseMcpServer():
-                headers = {header.name: header.value for header in server.headers}
-                entry = {"type": server.type, "url": server.url, "headers": headers}
-            case _:
-                raise invalid_params("MCP servers are reached by stdio, http or sse.")
-        entries[" ".join(server.name.split())] = entry
-    return entries

@@ -12,15 +12,13 @@ from acp.exceptions import RequestError
 from acp import schema
 from jaato.cli.output.console import one_line
 from jaato.protocol.codec import is_unicode
-from jaato.protocol.commands import FileResponse, ServedFiles
+from jaato.protocol.commands import FileResponse
 from jaato.protocol.frames import FileRequest
 
 FORGET_AFTER_S = 60.0
 """How long the answer to a read is awaited after the server has ceased to wait for it: it shows that the editor answers again.
 That to a write is awaited as long as it may come, since the file may be written until then."""
 MAX_PROBLEM_CHARS = 200
-DISK_READERS = ("CodeCompanion.nvim",)
-"""Editors that answer with the text on the disk, and replace the text of a buffer, unsaved or not, when they write."""
 
 
 class Files(Protocol):
@@ -31,15 +29,6 @@ class Files(Protocol):
 
     async def write_text_file(self, session_id: str, path: str, content: str, **kwargs: Any) -> Any:
         """Write and save a file."""
-
-
-def served_files(capabilities: schema.ClientCapabilities | None, name: str) -> ServedFiles | None:
-    """What an editor of this name with these capabilities serves; one that could only write, or that reads the disk, serves
-    nothing, as unsaved text would be lost unseen."""
-    found = capabilities.fs if capabilities is not None else None
-    if found is None or not found.read_text_file or name in DISK_READERS:
-        return None
-    return "write" if found.write_text_file else "read"
 
 
 async def answer_file(

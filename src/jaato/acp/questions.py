@@ -20,6 +20,7 @@ from jaato.acp.calls import (
     raw_value,
     title_of,
 )
+from jaato.acp.capabilities import Capabilities
 from jaato.acp.diffs import parse_diff
 from jaato.cli.output.answers import late_answer_text
 from jaato.cli.output.console import one_line, visible
@@ -68,15 +69,13 @@ class Questions:
         withdraw: Callable[[str], Coroutine[Any, Any, None]],
         *,
         name_of: Callable[[str], str],
-        has_forms: bool,
-        shows_names: bool,
+        capabilities: Capabilities,
     ) -> None:
         self._session = session
         self._editor = editor
         self._withdraw = withdraw
         self._name_of = name_of
-        self._has_forms = has_forms
-        self._shows_names = shows_names
+        self._capabilities = capabilities
         self._tasks: dict[str, tuple[Question, asyncio.Task[None]]] = {}
         self._answered: set[str] = set()
         """The questions that were answered here and whose events have not arrived."""
@@ -167,7 +166,7 @@ class Questions:
     async def _ask_clarification(self, question: ClarificationQuestion) -> list[str | None] | None:
         """The answers to the model's questions; None leaves them to another client."""
         try:
-            if self._has_forms:
+            if self._capabilities.has_forms:
                 return await self._fill_form(question)
             if not all(one.get("choices") for one in question.questions) and self._has_other_client():
                 return None
@@ -185,7 +184,7 @@ class Questions:
         question has no answer here."""
         choices = [str(choice) for choice in one.get("choices") or []]
         title = one_line(str(one.get("question", "")), MAX_QUESTION_CHARS)
-        if self._shows_names:
+        if self._capabilities.shows_names:
             found = await self._choose_one(question, title, choices)
             return None if found is None else choices[found]
         for choice in choices:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 from acp.helpers import image_block, update_user_message
 
-from jaato.acp.updates import Update, Updates
+from jaato.acp.updates import Update, Updates, with_message
 from jaato.client.session import RemoteSession
 from jaato.errors import JaatoError
 from jaato.protocol.events import Event, MessageUser
@@ -40,4 +40,5 @@ async def replay_images(session: RemoteSession, event: Event) -> AsyncIterator[U
             data = await session.blob(part.blob)
         except JaatoError:
             continue
-        yield update_user_message(image_block(base64.b64encode(data).decode(), part.mime_type))
+        image = update_user_message(image_block(base64.b64encode(data).decode(), part.mime_type))
+        yield with_message(event.message.id, image)

@@ -14,8 +14,10 @@ from acp.helpers import update_agent_message_text, update_agent_thought_text
 from msgspec import Struct
 
 from acp import schema
+from jaato.acp.capabilities import Capabilities
 from jaato.acp.errors import request_error
 from jaato.acp.files import Files
+from jaato.acp.opening import open_session
 from jaato.acp.questions import Editor, Questions
 from jaato.acp.replay import replay_history
 from jaato.acp.terminals import TOOLS, TerminalEditor, Terminals
@@ -99,15 +101,12 @@ class EditorSession:
         session: RemoteSession,
         editor: Connection,
         creation: SessionCreate,
+        capabilities: Capabilities,
         *,
         notice: str,
+        is_owner: bool,
         withdraw: Callable[[str, str], Coroutine[Any, Any, None]],
         on_lost: Callable[[JaatoError], None],
-        has_forms: bool,
-        shows_names: bool,
-        display_terminals: bool,
-        follow: list[str],
-        is_owner: bool,
     ) -> None:
         self.client = client
         self.session = session
@@ -116,22 +115,21 @@ class EditorSession:
         self._notice = notice
         self._is_owner = is_owner
         """Whether the session has the options of this editor: else another client has it open with its own."""
-        self.updates = Updates(session, display_terminals=display_terminals)
+        self.updates = Updates(session, display_terminals=capabilities.display_terminals)
         self._questions = Questions(
             session,
             editor,
             partial(withdraw, session.id),
             name_of=self.updates.name_of,
-            has_forms=has_forms,
-            shows_names=shows_names,
+            capabilities=capabilities,
         )
         self._terminals: Terminals | None = None
         """Terminals that follow calls with the program `follow`; None where the editor has none, or none is needed."""
-        if follow:
+        if capabilities.follow:
             self._terminals = Terminals(
                 session.id,
                 editor,
-                follow,
+                capabilities.follow,
                 show=self._show_terminal,
                 hide=self.updates.hide_terminal,
                 stop_call=lambda call_id: client.ask(CallStop(session_id=session.id, call_id=call_id)),
@@ -437,11 +435,9 @@ class EditorSession:
         switched = self.session.is_mode_switched
         again = resume_command(self._creation, self.session.id, is_mode_switched=switched)
         try:
-            opened = await self.client.ask(again)
+            return (await open_session(self.client, again))[0]
         except SessionBusy:
             return None
-        assert isinstance(opened, Opened)
-        return opened
 
     def disconnect(self) -> None:
         """The connection is lost: return to the session, whose options are the first that a new server receives."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 from jaato.server.standard_streams import MAX_MESSAGE_BYTES, LineStreams
 
 PARSE_ERROR, INVALID_REQUEST, INTERNAL = -32700, -32600, -32603
 CANCELLED = -32800
 """Also of what is not done because of constrained resources."""
-NOTIFICATIONS = ("session/cancel",)
+CANCEL = "session/cancel"
+EXTENDED = {"session/delete": "_session/delete"}
+"""Methods for which the library has no route, as it passes them on: as extensions."""
 MAX_REQUESTS = 64
 """Requests of the editor that may be unanswered at once."""
 MAX_ID_CHARS = 200
@@ -27,8 +29,8 @@ class EditorStreams:
     def __init__(self, wire_in: int, wire_out: int) -> None:
         self._streams = LineStreams(wire_in, wire_out)
         self._lines = self._streams.lines()
-        self.unanswered: set[RequestId] = set()
-        """The ids of the editor's requests that have no response yet."""
+        self.unanswered: dict[RequestId, str] = {}
+        """The ids of the editor's requests that have no response yet; of a prompt with its session, else with an empty text."""
         self._questions: dict[tuple[str, str], RequestId] = {}
         """By session and call, the id of the open request to the editor that asks about it; by session and path, that for a
         file."""
@@ -42,21 +44,31 @@ class EditorStreams:
             if method is None:
                 self._forget(request)
                 return message
-            message["params"] = {
-                name: value for name, value in (message.get("params") or {}).items() if name != "_meta"
-            }  # the library would let the fields of `_meta` replace parameters
+            params = {name: value for name, value in (message.get("params") or {}).items() if name != "_meta"}
+            # the library would let the fields of `_meta` replace parameters
+            message |= {"params": params, "method": EXTENDED.get(method, method)}
             if request is None:
-                if method in NOTIFICATIONS:  # others may be ignored
-                    return message
+                if (
+                    cancel := self._find_cancel(method, params)
+                ) is not None:  # other notifications may be ignored
+                    return cancel
             elif request in self.unanswered:
                 await self._refuse(request, INVALID_REQUEST, "A request with this id is not answered yet.")
             elif len(self.unanswered) >= MAX_REQUESTS:
                 text = f"{MAX_REQUESTS} requests are unanswered; send this one again when there are fewer."
                 await self._refuse(request, CANCELLED, text)
             else:
-                self.unanswered.add(request)
+                session = params.get("sessionId") if method == "session/prompt" else None
+                self.unanswered[request] = session if isinstance(session, str) else ""
                 return message
         return None
+
+    def _find_cancel(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+        """The notification that cancels the turn of a session, if this one does: by the session, or by the request of a prompt."""
+        request = params.get("requestId")
+        if method == "$/cancel_request" and is_id(request) and (session := self.unanswered.get(request)):
+            method, params = CANCEL, {"sessionId": session}
+        return {"jsonrpc": "2.0", "method": CANCEL, "params": params} if method == CANCEL else None
 
     async def _messages(self) -> AsyncIterator[dict[str, Any]]:
         """The lines that are JSON-RPC messages; the others are refused, except for responses."""
@@ -92,7 +104,7 @@ class EditorStreams:
             if key := call_id or params.get("path"):
                 self._questions[params.get("sessionId", ""), key] = request
         if method is None and request is not None:
-            self.unanswered.discard(request)
+            self.unanswered.pop(request, None)
             if "error" in message:
                 message = {**message, "error": shorten_error(message["error"])}
         await self._write(message)
@@ -158,7 +170,7 @@ def find_problem(message: Any) -> str:
     return "" if isinstance(message.get("params"), dict | None) else "The params are an object."
 
 
-def is_id(value: Any) -> bool:
+def is_id(value: Any) -> TypeGuard[RequestId]:
     """Whether this identifies a request."""
     if isinstance(value, str):
         return len(value) <= MAX_ID_CHARS

@@ -43,16 +43,10 @@ class TerminalEditor(Protocol):
         """End the program; what it has shown stays in the call."""
 
 
-def follow_command(socket: Path) -> list[str]:
+def follow_command(socket: Path) -> tuple[str, ...]:
     """The program that shows the output of a call of the server at a socket; a session and a call follow. It imports nothing
     from the directory it runs in, which is the workspace."""
-    return [sys.executable, "-P", "-m", "jaato.acp.follow", str(socket)]
-
-
-def has_display_terminals(capabilities: schema.ClientCapabilities | None) -> bool:
-    """Whether the editor shows output that is sent in `_meta` in a terminal without a program."""
-    meta = capabilities.field_meta if capabilities is not None else None
-    return isinstance(meta, dict) and meta.get("terminal_output") is True
+    return (sys.executable, "-P", "-m", "jaato.acp.follow", str(socket))
 
 
 def terminal_content(terminal_id: str) -> TerminalToolCallContent:
@@ -68,7 +62,7 @@ class Terminals:
         self,
         session_id: str,
         editor: TerminalEditor,
-        follow: list[str],
+        follow: tuple[str, ...],
         *,
         show: Callable[[str, str], Awaitable[None]],
         hide: Callable[[str], None],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from acp.helpers import (
     plan_entry,
@@ -56,10 +56,12 @@ from jaato.protocol.events import (
     ToolOutput,
     TurnCompleted,
 )
+from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Thinking
 from jaato.protocol.specs import Plan
 
 Update = helpers.SessionUpdate | schema.UsageUpdate | schema.ConfigOptionUpdate
+Chunk = TypeVar("Chunk", bound=schema.ContentChunk)
 MAX_RAW_BYTES = 64_000
 MAX_COMMANDS = 200
 MAX_COMMAND_CHARS = 300
@@ -100,6 +102,8 @@ class Updates:
         self._made: list[Update] = []
         self._open: dict[str, dict[str, Any]] = {}
         """The calls that the editor knows and whose end it does not, with the arguments that it shows."""
+        self._reply_id = new_id("m")
+        """The message of the model that is being sent; with its own id each, editors keep successive ones apart."""
         self._thought: dict[str, int] = {}
         """By agent, the characters of thinking that were sent of the current message."""
         self.own_messages: set[str] = set()
@@ -149,7 +153,7 @@ class Updates:
             case PlanCleared() if self._is_root(event):
                 made.append(update_plan([]))
             case TurnCompleted() if self._is_root(event):
-                self._thought.pop(event.agent_id, None)
+                self._end_reply(event)
                 self._add_usage()
             case ContextUpdated() if self._is_root(event):
                 self._add_usage()
@@ -163,13 +167,15 @@ class Updates:
         if event.message.once in self.own_messages:
             self.own_messages.discard(event.message.once)
         elif event.message.source == "user":
-            self._made.append(update_user_message_text(printable(user_text(event))))
+            self._made.append(
+                with_message(event.message.id, update_user_message_text(printable(user_text(event))))
+            )
 
     def _add_notice(self, event: Event) -> None:
         """What else people are to see, as thoughts: an answer has the model's words alone."""
         match event:
             case Retry():
-                self._thought.pop(event.agent_id, None)
+                self._end_reply(event)
                 text = retry_text(event)
             case GcCompleted():
                 text = compaction_text(event)
@@ -183,18 +189,27 @@ class Updates:
 
     def _add_text(self, event: AgentOutput) -> None:
         text = printable(event.text)
+        chunk: schema.ContentChunk
         if event.source == "thinking":
             self._thought[event.agent_id] = event.offset + len(event.text)
-            self._made.append(update_agent_thought_text(text))
+            chunk = update_agent_thought_text(text)
         else:
-            self._made.append(update_agent_message_text(text))
+            chunk = update_agent_message_text(text)
+        self._made.append(with_message(self._reply_id, chunk))
+
+    def _end_reply(self, event: Event) -> None:
+        """The message of an agent ends, or begins anew."""
+        self._thought.pop(event.agent_id, None)
+        if self._is_root(event):
+            self._reply_id = new_id("m")
 
     def _add_message(self, event: MessageModel) -> None:
         """The rest of the thinking, which the filter does not complete, and the calls that the message asks for."""
-        sent = self._thought.pop(event.agent_id, 0)
+        sent = self._thought.get(event.agent_id, 0)
         thinking = "".join([part.text for part in event.message.parts if isinstance(part, Thinking)])
         if self._is_root(event) and (rest := thinking[sent:]):
-            self._made.insert(0, update_agent_thought_text(printable(rest)))
+            self._made.insert(0, with_message(self._reply_id, update_agent_thought_text(printable(rest))))
+        self._end_reply(event)
         for call in event.message.function_calls:
             self._begin(call.call_id, call.name, call.arguments, event.agent_id)
         if self._is_root(event):
@@ -360,6 +375,12 @@ def call_update(call_id: str, status: Any, content: list[Content] | None = None)
     if content:
         update.content = list(content)
     return update
+
+
+def with_message(message_id: str, chunk: Chunk) -> Chunk:
+    """A chunk that belongs to a message."""
+    chunk.message_id = message_id or None
+    return chunk
 
 
 def title_update(title: str, updated_at: str) -> Update:

@@ -121,6 +121,7 @@ SCOPES = ("user", "workspace")
 A_REGISTRY = "URL or configured name of a registry (repeatable)"
 SERVING = "--yes --allow --deny --read-only:serve"
 OPTIONS = {
+    "--login:acp": flag("save an API key, as jaato login does, instead of serving an editor"),
     "--ipc-socket": value("PATH", "Unix socket (default: jaato/jaato.sock in the runtime directory)"),
     "--web-socket": value("[HOST]:PORT", "also listen on this address, with tokens (host: 127.0.0.1)"),
     "--daemon": flag("run in the background"),
@@ -381,7 +382,7 @@ COMMANDS = (
     Command(
         "acp",
         "serve an editor by the Agent Client Protocol, at the standard streams",
-        f"{MODEL} --system-prompt --max-turns --budget {PERMISSIONS} --connect --token-file --no-daemon",
+        f"{MODEL} --system-prompt --max-turns --budget {PERMISSIONS} --connect --token-file --no-daemon --login:acp",
         ACP,
         module="clients.acp",
         unused="--workspace --session --continue --name",

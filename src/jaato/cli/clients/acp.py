@@ -10,7 +10,11 @@ from jaato.errors import ConfigError
 
 
 def main(args: Namespace) -> int:
-    """Serve the editor at the standard streams. Raises `ConfigError` without the library."""
+    """Serve the editor at the standard streams, or save a key at a terminal of it. Raises `ConfigError` without the library."""
+    if args.login:
+        from jaato.cli.commands import providers
+
+        return providers.main(Namespace(command="login", provider=args.provider, key_stdin=False))
     if find_spec("acp") is None:
         raise ConfigError("Serving an editor needs the extra acp: pip install 'jaato[acp]'.")
     code: int = import_module("jaato.acp.command").main(args)

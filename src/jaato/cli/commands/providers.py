@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from contextlib import suppress
 
 import anyio
 
@@ -27,9 +28,7 @@ def main(args: Namespace) -> int:
     """List models, or save or remove a key."""
     if args.command == "models":
         return list_models(args)
-    provider = clean_text(args.provider)
-    if provider is None:
-        raise ConfigError(f"Name the provider of the key: jaato {args.command} {' | '.join(KEYED)}.")
+    provider = clean_text(args.provider) or ask_provider(args.command)
     if provider not in KEYED:
         raise ConfigError(f"{provider!r} has no API key; choose one of {', '.join(KEYED)}.")
     return (login if args.command == "login" else logout)(args, load(), provider)
@@ -107,6 +106,15 @@ def logout(_args: Namespace, settings: Settings, provider: str) -> int:
         raise ConfigError(f"No key of {provider} is saved.")
     print_line(f"removed the key of {provider}")
     return 0
+
+
+def ask_provider(command: str) -> str:
+    """The provider that the user names at the terminal. Raises `ConfigError` without a terminal, or an answer."""
+    if sys.stdin.isatty():
+        with suppress(EOFError):
+            if found := input(f"Provider of the key ({', '.join(KEYED)}): ").strip():
+                return found
+    raise ConfigError(f"Name the provider of the key: jaato {command} {' | '.join(KEYED)}.")
 
 
 def read_key(provider: str, *, from_stdin: bool) -> str:
