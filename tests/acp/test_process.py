@@ -134,6 +134,22 @@ def test_each_request_that_has_an_id_is_answered_with_it(raw: Raw) -> None:
     assert raw.read()["result"] == {"sessions": []}
 
 
+def test_capabilities_of_another_form_are_none(raw: Raw, alone: CliEnvironment) -> None:
+    """What an editor declares in a way that the protocol does not have is taken as not declared."""
+    wrong = {
+        "fs": "all",
+        "terminal": "maybe",
+        "elicitation": {"form": 3},
+        "auth": {"terminal": "x"},
+        "_meta": 5,
+    }
+    for declared in (*({name: value} for name, value in wrong.items()), wrong):
+        answer = raw.ask(1, "initialize", protocolVersion=1, clientCapabilities=declared)
+        assert [one["id"] for one in answer["result"]["authMethods"]] == ["jaato-login"], declared
+    raw.ask("s", "session/new", cwd=str(alone.work), mcpServers=[])
+    assert raw.end() == 0
+
+
 def test_metadata_replaces_no_parameter(raw: Raw, alone: CliEnvironment) -> None:
     """What an editor adds under `_meta` may have any names."""
     meta = {"cwd": "/", "self": 1, "session_id": ["none"], "traceparent": "00-1-2-3"}

@@ -9,7 +9,14 @@ from typing import Any
 import pexpect
 import pytest
 from acp.exceptions import RequestError
-from acp.helpers import embedded_text_resource, image_block, resource_block, resource_link_block, text_block
+from acp.helpers import (
+    embedded_blob_resource,
+    embedded_text_resource,
+    image_block,
+    resource_block,
+    resource_link_block,
+    text_block,
+)
 from tests.acp.editor import editing, run
 from tests.cli.environment import CliEnvironment, call, say
 from tests.cli.terminal import talking
@@ -212,9 +219,12 @@ def test_a_prompt_has_images_links_and_resources(alone: CliEnvironment) -> None:
                     resource_link_block("a b.py", (alone.work / "a b.py").as_uri()),
                     image_block(base64.b64encode(PIXEL).decode(), "image/png"),
                     resource_block(embedded_text_resource("file:///x/notes.md", "# remember")),
+                    document(b"%PDF-1.7 ..."),
                 ],
             )
             assert ended.stop_reason == "end_turn"
+            with pytest.raises(RequestError, match=r"a\.pdf is no PDF document"):
+                await editor.agent.prompt(session_id=session, prompt=[document(b"text")])
             with pytest.raises(RequestError, match="base64"):
                 await editor.agent.prompt(session_id=session, prompt=[image_block("no!", "image/png")])
             large = image_block(base64.b64encode(PIXEL + bytes(6_000_000)).decode(), "image/png")
@@ -242,7 +252,14 @@ def test_a_prompt_has_images_links_and_resources(alone: CliEnvironment) -> None:
     (parts,) = [event["message"]["parts"] for event in events if event["type"] == "message.user"]
     assert parts[0]["text"].startswith(f"look at [@a b.py]({alone.work}/a b.py)")
     assert "# remember" in parts[0]["text"]
-    assert any(part.get("mime_type") == "image/png" for part in parts)
+    kinds = [part["mime_type"] for part in parts if "mime_type" in part]
+    assert kinds == ["image/png", "application/pdf"]
+
+
+def document(content: bytes) -> schema.EmbeddedResourceContentBlock:
+    """A resource that says it is a PDF document."""
+    data = base64.b64encode(content).decode()
+    return resource_block(embedded_blob_resource("file:///x/a.pdf", data, mime_type="application/pdf"))
 
 
 def test_an_untitled_session_has_its_first_message_as_title(desk: CliEnvironment) -> None:

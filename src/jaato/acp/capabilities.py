@@ -34,7 +34,8 @@ class Capabilities(Struct, frozen=True):
 def capabilities_of(
     declared: schema.ClientCapabilities | None, editor: Implementation | None, client: Client
 ) -> Capabilities:
-    """What an editor can do for sessions of the server of this client."""
+    """What an editor can do for sessions of the server of this client. What is declared in another form than the protocol's is not
+    there: the library passes some of it on as it is."""
     name = "" if editor is None else editor.name
     if declared is None:
         return Capabilities(shows_names=name not in NAMELESS)
@@ -43,11 +44,13 @@ def capabilities_of(
     display_terminals = isinstance(meta, dict) and meta.get("terminal_output") is True
     follows = declared.terminal and socket is not None and not display_terminals
     return Capabilities(
-        has_forms=forms is not None and forms.form is not None,
+        has_forms=isinstance(forms, schema.ElicitationCapabilities) and forms.form is not None,
         shows_names=name not in NAMELESS,
         serves_files=served_files(declared.fs, name) if is_local else None,
         display_terminals=display_terminals,
-        runs_login=is_local and declared.auth is not None and bool(declared.auth.terminal),
+        runs_login=is_local
+        and isinstance(declared.auth, schema.AuthCapabilities)
+        and bool(declared.auth.terminal),
         follow=follow_command(socket) if follows and socket is not None else (),
     )
 
@@ -55,6 +58,10 @@ def capabilities_of(
 def served_files(declared: schema.FileSystemCapabilities | None, name: str) -> ServedFiles | None:
     """What an editor of this name serves; one that could only write, or that reads the disk, serves nothing, as unsaved text
     would be lost unseen."""
-    if declared is None or not declared.read_text_file or name in DISK_READERS:
+    if (
+        not isinstance(declared, schema.FileSystemCapabilities)
+        or name in DISK_READERS
+        or not declared.read_text_file
+    ):
         return None
     return "write" if declared.write_text_file else "read"

@@ -12,7 +12,7 @@ from jaato.acp.errors import invalid_params, request_error
 from jaato.cli.output.console import one_line, visible
 from jaato.client.connection import Client, word
 from jaato.client.session import RemoteSession
-from jaato.errors import ConfigError, JaatoError, SessionNotFound, ToolError
+from jaato.errors import JaatoError, ServerGone, SessionBusy, SessionNotFound
 from jaato.protocol.commands import SessionCreate
 from jaato.protocol.frames import Opened
 from jaato.tools.call import replace_surrogates
@@ -27,7 +27,9 @@ async def open_session(client: Client, creation: SessionCreate) -> tuple[Opened,
     while True:
         try:
             opened = await client.ask(creation)
-        except (ToolError, ConfigError) as error:
+        except (SessionBusy, ServerGone):
+            raise
+        except JaatoError as error:
             servers = creation.mcp_servers
             if not servers:
                 raise

@@ -22,7 +22,9 @@ from jaato.protocol.commands import File
 from jaato.tools.call import replace_surrogates
 from jaato.tools.images import ImageRefused, check_attachment
 
-DOCUMENTS = ("application/pdf",)
+DOCUMENT = "application/pdf"
+PDF_HEAD_BYTES = 1024
+"""Where readers of PDF look for its mark."""
 Block = (
     TextContentBlock
     | ImageContentBlock
@@ -61,13 +63,19 @@ def read_resource(resource: Any, files: list[File]) -> str:
     if not isinstance(resource, BlobResourceContents):
         return f'\n<resource uri="{resource.uri}">\n{resource.text}\n</resource>\n'
     mime_type = resource.mime_type or ""
-    if not mime_type.startswith("image/") and mime_type not in DOCUMENTS:
+    if not mime_type.startswith("image/") and mime_type != DOCUMENT:
         raise invalid_params(f"{name[:200]} is neither text, an image nor a PDF document.")
     is_image = mime_type.startswith("image/")
-    files.append(
-        read_image(name, resource.blob) if is_image else File(name, mime_type, decode(resource.blob))
-    )
+    files.append(read_image(name, resource.blob) if is_image else read_document(name, resource.blob))
     return f"[{name}]"
+
+
+def read_document(name: str, data: str) -> File:
+    """A PDF document. Raises `RequestError` for what is none, which providers refuse with every later message too."""
+    content = decode(data)
+    if b"%PDF-" not in content[:PDF_HEAD_BYTES]:
+        raise invalid_params(f"{name[:200]} is no PDF document.")
+    return File(name, DOCUMENT, content)
 
 
 def read_image(name: str, data: str) -> File:
