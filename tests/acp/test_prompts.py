@@ -223,7 +223,7 @@ def test_a_prompt_has_images_links_and_resources(alone: CliEnvironment) -> None:
                 ],
             )
             assert ended.stop_reason == "end_turn"
-            with pytest.raises(RequestError, match=r"a\.pdf is no PDF document"):
+            with pytest.raises(RequestError, match=r"a\.pdf: This is no PDF document"):
                 await editor.agent.prompt(session_id=session, prompt=[document(b"text")])
             with pytest.raises(RequestError, match="base64"):
                 await editor.agent.prompt(session_id=session, prompt=[image_block("no!", "image/png")])

@@ -274,6 +274,41 @@ def test_images(tmp_path: Path) -> None:
     anyio.run(main)
 
 
+def test_documents(tmp_path: Path) -> None:
+    """A PDF document in the newest message reaches the model with its name; another file, and the id of one, are refused."""
+
+    async def main() -> None:
+        seen: list[Any] = []
+
+        def look(request: ModelRequest) -> Step:
+            seen.extend(part for part in request.messages[-1].parts if isinstance(part, Media))
+            return Step("Read.")
+
+        async with serving(tmp_path, [look] * 3) as api:
+
+            async def show(**file: str) -> Any:
+                content: Any = [{"type": "text", "text": "Read."}, {"type": "file", "file": file}]
+                messages: Any = [{"role": "user", "content": content}]
+                return await api.sdk.chat.completions.create(model="jaato", messages=messages)
+
+            data = "data:application/pdf;base64," + base64.b64encode(b"%PDF-1.7 ...").decode()
+            await show(filename="a\nb.pdf", file_data=data)
+            await show(file_data=data)
+            assert [(media.mime_type, media.name) for media in seen] == [
+                ("application/pdf", "a b.pdf"),
+                ("application/pdf", "document-1.pdf"),
+            ]
+            for file, words in (
+                ({"file_id": "file-1"}, "ids are not fetched"),
+                ({"file_data": "data:application/pdf;base64,AAAA"}, "no PDF document"),
+                ({"file_data": "JVBERi0xLjc="}, "data:"),
+            ):
+                with pytest.raises(openai.BadRequestError, match=words):
+                    await show(**file)
+
+    anyio.run(main)
+
+
 @pytest.mark.parametrize(
     ("code", "status"),
     [

@@ -212,7 +212,11 @@ def test_size_method_and_path(tmp_path: Path) -> None:
                 assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
                 assert answer.json()["error"]["code"] == "method_not_allowed"
                 assert (await web.get(f"{base}/v1/tools")).json()[0]["name"]
-                assert "error" in (await web.get(f"{base}/v1/embeddings")).json()
+                for name in ("embeddings", "responses", "chat/completions/"):
+                    assert (
+                        "/v1/chat/completions and"
+                        in (await web.post(f"{base}/v1/{name}")).json()["error"]["message"]
+                    )
 
     anyio.run(main)
 

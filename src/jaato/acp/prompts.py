@@ -20,11 +20,8 @@ from acp.schema import (
 from jaato.acp.errors import invalid_params
 from jaato.protocol.commands import File
 from jaato.tools.call import replace_surrogates
-from jaato.tools.images import ImageRefused, check_attachment
+from jaato.tools.images import PDF, ImageRefused, check_attachment
 
-DOCUMENT = "application/pdf"
-PDF_HEAD_BYTES = 1024
-"""Where readers of PDF look for its mark."""
 Block = (
     TextContentBlock
     | ImageContentBlock
@@ -44,7 +41,7 @@ def read_prompt(blocks: Sequence[Block]) -> tuple[str, list[File]]:
                 texts.append(block.text)
             case ImageContentBlock():
                 name = file_name(block.uri or "") or f"image-{len(files) + 1}"
-                files.append(read_image(name, block.data))
+                files.append(read_file(name, "image/*", block.data))
             case ResourceContentBlock():
                 texts.append(link_text(block.name, block.uri))
             case EmbeddedResourceContentBlock():
@@ -63,26 +60,18 @@ def read_resource(resource: Any, files: list[File]) -> str:
     if not isinstance(resource, BlobResourceContents):
         return f'\n<resource uri="{resource.uri}">\n{resource.text}\n</resource>\n'
     mime_type = resource.mime_type or ""
-    if not mime_type.startswith("image/") and mime_type != DOCUMENT:
+    if not mime_type.startswith("image/") and mime_type != PDF:
         raise invalid_params(f"{name[:200]} is neither text, an image nor a PDF document.")
-    is_image = mime_type.startswith("image/")
-    files.append(read_image(name, resource.blob) if is_image else read_document(name, resource.blob))
+    files.append(read_file(name, "image/*" if mime_type != PDF else PDF, resource.blob))
     return f"[{name}]"
 
 
-def read_document(name: str, data: str) -> File:
-    """A PDF document. Raises `RequestError` for what is none, which providers refuse with every later message too."""
-    content = decode(data)
-    if b"%PDF-" not in content[:PDF_HEAD_BYTES]:
-        raise invalid_params(f"{name[:200]} is no PDF document.")
-    return File(name, DOCUMENT, content)
-
-
-def read_image(name: str, data: str) -> File:
-    """An image of its own type. Raises `RequestError` for one that providers refuse, with every later message too."""
+def read_file(name: str, mime_type: str, data: str) -> File:
+    """An image of its own type, or a document. Raises `RequestError` for one that providers refuse, with every later message
+    too."""
     content = decode(data)
     try:
-        return File(name, check_attachment(name, "image/*", content), content)
+        return File(name, check_attachment(name, mime_type, content), content)
     except ImageRefused as error:
         raise invalid_params(str(error)) from None
 

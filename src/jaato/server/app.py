@@ -50,8 +50,8 @@ from jaato.version import __version__
 
 WHERE = (
     f"Clients of sessions connect by WebSocket at {PATH}, with the header Authorization: Bearer TOKEN over the network, and "
-    'send {"type": "hello", "protocol": 1} first; the guide "Writing a client" has one in ten lines. /health and /metrics '
-    "are for monitoring."
+    'send {"type": "hello", "protocol": 1} first; the guide "Writing a client" has one in ten lines. Of OpenAI\'s API there are '
+    "/v1/chat/completions and /v1/models. /health and /metrics are for monitoring."
 )
 """Where the server's interfaces are, for whoever asks at another path."""
 VERSION = TOOLS.split("/")[1]

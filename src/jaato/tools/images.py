@@ -16,6 +16,9 @@ FRAMES = frozenset({0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 
 MAX_UNPACKED_BYTES = 64 << 20
 """So much of a PNG is unpacked to see whether it is one."""
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+PDF = "application/pdf"
+PDF_HEAD_BYTES = 1024
+"""Where readers of PDF look for its mark."""
 MAX_IMAGE_BYTES = 5 << 20
 MAX_SIDE = 8_000
 """What every provider takes."""
@@ -71,8 +74,10 @@ def check_image(data: bytes, advice: str) -> Picture:
 
 
 def check_attachment(name: str | None, mime_type: str, data: bytes) -> str:
-    """The media type of a file that is sent with a message: of an image as its bytes have it, of another file as given.
-    Raises `ImageRefused` for an image that a provider would refuse, with every later request of the session too."""
+    """The media type of a file that is sent with a message: of an image as its bytes have it, of another file as given. Raises
+    `ImageRefused` for an image or PDF document that a provider would refuse, with every later request of the session too."""
+    if mime_type == PDF and b"%PDF-" not in data[:PDF_HEAD_BYTES]:
+        raise ImageRefused(f"{one_line(name or 'A document', 200)}: This is no PDF document.")
     if not is_image(mime_type):
         return mime_type
     try:

@@ -1,4 +1,4 @@
-"""Parses a request of the chat completions API: its messages as ours, the settings, the images of the newest message."""
+"""Parses a request of the chat completions API: its messages as ours, the settings, the files of the newest message."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from jaato.protocol.commands import File
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import Message, Part, Text, ToolCall, ToolResult
 from jaato.server.openai.errors import RequestError
-from jaato.tools.images import ImageRefused, check_image
+from jaato.tools.images import PDF, ImageRefused, check_attachment
+from jaato.tools.invisible_text import one_line
 from jaato.typed_decoding import decode_json
 
 MAX_MESSAGES = 10_000
 MAX_STOPS = 4
 MAX_STOP_CHARS = 1_000
 MAX_MODEL_CHARS = 300
-MAX_IMAGES = 100
-"""The most images of a message."""
-UNSHOWN_IMAGE = "[an image that is not part of this history]"
+MAX_FILES = 100
+"""The most images and documents of a message."""
+MAX_NAME_CHARS = 200
+UNSHOWN = "[an image or a document that is not part of this history]"
 
 
 class ContentPart(msgspec.Struct):
@@ -31,6 +33,7 @@ class ContentPart(msgspec.Struct):
     type: str
     text: str | None = None
     image_url: Any = None
+    file: Any = None
 
 
 class WireFunction(msgspec.Struct):
@@ -236,36 +239,45 @@ def check_messages(request: ChatRequest) -> None:
         raise invalid("The last message is empty.", f"messages[{last}].content")
 
 
-def read_images(message: ChatMessage) -> list[File]:
-    """The images of a message. Raises `RequestError` for those that are not in the request itself, and for other parts."""
-    if len(message.parts) > MAX_IMAGES:
-        raise invalid(f"A message has at most {MAX_IMAGES} images.", "messages")
-    files: list[File] = []
-    for number, part in enumerate(message.parts, 1):
-        if part.type != "image_url":
+def read_files(message: ChatMessage) -> list[File]:
+    """The images and documents of a message. Raises `RequestError` for those that are not in the request itself, and for other
+    parts."""
+    if len(message.parts) > MAX_FILES:
+        raise invalid(f"A message has at most {MAX_FILES} images and documents.", "messages")
+    return [read_part(part, number) for number, part in enumerate(message.parts, 1)]
+
+
+def read_part(part: ContentPart, number: int) -> File:
+    """An image, or a PDF document, of a message. Raises `RequestError`."""
+    match part.type:
+        case "image_url":
+            given = part.image_url.get("url") if isinstance(part.image_url, dict) else part.image_url
+            name, mime_type = f"image-{number}", "image/*"
+        case "file" if isinstance(part.file, dict):
+            given, mime_type = part.file.get("file_data"), PDF
+            name = one_line(str(part.file.get("filename") or f"document-{number}.pdf"), MAX_NAME_CHARS)
+        case _:
             raise invalid(
-                f"A part of the type {part.type[:40]!r} cannot be read; send text and image_url.",
+                f"A part of the type {part.type[:40]!r} cannot be read; send text, image_url, or file with a PDF document.",
                 "messages",
             )
-        given = part.image_url.get("url") if isinstance(part.image_url, dict) else part.image_url
-        if not isinstance(given, str) or not given.lower().startswith("data:"):
-            raise invalid(
-                "Images are sent with the request, as data:image/png;base64,…; addresses of images are not fetched. "
-                "The agent can fetch one itself if you write its address as text.",
-                "messages",
-            )
-        head, _, data = given.partition(",")
-        if not head.lower().endswith(";base64"):
-            raise invalid("The data: URL of an image is base64.", "messages")
-        try:
-            content = base64.b64decode(data, validate=True)
-            picture = check_image(content, "Send a smaller one, as PNG or JPEG.")
-        except (binascii.Error, ValueError):
-            raise invalid(f"Image {number} is not valid base64.", "messages") from None
-        except ImageRefused as error:
-            raise invalid(f"Image {number}: {error}", "messages") from None
-        files.append(File(f"image-{number}.{picture.mime.rpartition('/')[2]}", picture.mime, content))
-    return files
+    if not isinstance(given, str) or not given.lower().startswith("data:"):
+        raise invalid(
+            "Images and documents are sent with the request, as data:image/png;base64,…; addresses and ids are not "
+            "fetched. The agent can fetch one itself if you write its address as text.",
+            "messages",
+        )
+    head, _, data = given.partition(",")
+    if not head.lower().endswith(";base64"):
+        raise invalid("The data: URL of an image or a document is base64.", "messages")
+    try:
+        content = base64.b64decode(data, validate=True)
+        found = check_attachment(name, mime_type, content)
+    except (binascii.Error, ValueError):
+        raise invalid(f"Part {number} is not valid base64.", "messages") from None
+    except ImageRefused as error:
+        raise invalid(str(error), "messages") from None
+    return File(name if found == PDF else f"{name}.{found.rpartition('/')[2]}", found, content)
 
 
 def history_of(messages: Sequence[ChatMessage], once: str) -> list[Message]:
@@ -277,7 +289,7 @@ def history_of(messages: Sequence[ChatMessage], once: str) -> list[Message]:
         parts: list[Part] = [Text(one.text)] if one.text else []
         match one.role:
             case "user":
-                parts += [Text(UNSHOWN_IMAGE) for _ in one.parts]
+                parts += [Text(UNSHOWN) for _ in one.parts]
                 found.append(Message("user", parts or [Text("")], once=f"{once}{new_id('m')}"))
             case "assistant":
                 calls = [call_of(call) for call in one.tool_calls or ()]

@@ -35,7 +35,7 @@ from jaato.server.openai.branches import ONCE, find_place, sent_exchanges
 from jaato.server.openai.errors import RequestError, refusal_of, refusal_of_error
 from jaato.server.openai.models import Choice
 from jaato.server.openai.repeats import Attempt, Repeated, find_repeated, find_session, replay
-from jaato.server.openai.requests import ChatRequest, history_of, read_images
+from jaato.server.openai.requests import ChatRequest, history_of, read_files
 from jaato.server.openai.wire import Outcome
 from jaato.server.sessions.hub import Hub
 from jaato.server.sessions.listing import is_stored
@@ -79,7 +79,7 @@ class TurnAnswer:
         self._workspace = workspace
         self._request = request
         self._attempt = attempt
-        self._files = read_images(request.newest)
+        self._files = read_files(request.newest)
         self._history = history_of(request.dialogue[:-1], ONCE)
         self.outcome = Outcome()
 
