@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import httpx2
 import openai
 import pytest
@@ -24,6 +25,7 @@ from tests.cli.warm import warm
 from jaato.protocol.events import ToolCallEnd, ToolCallStart, TurnCompleted
 from jaato.providers.scripted import ScriptedCall, Step
 from jaato.server.openai import application, wire
+from jaato.server.openai.answer import Piece
 from jaato.settings import environment
 
 NAP = f"sleep 300.{os.getpid()}"
@@ -268,6 +270,42 @@ def next_piece(stream: Any, process: subprocess.Popen[bytes]) -> None:
     for _ in stream:
         pass
     raise StopIteration
+
+
+@pytest.mark.parametrize("sent", [4, 5])
+def test_a_server_that_stops_at_the_end_of_an_answer(sent: int) -> None:
+    """The client leaves when it has read the last line, and the server stops at this moment: nothing follows the end."""
+
+    async def main() -> None:
+        messages: list[Any] = []
+
+        async def send(message: Any) -> None:
+            messages.append(message)
+            if len(messages) == sent:
+                scope.cancel()
+            await anyio.lowlevel.checkpoint()
+
+        stream = wire.EventStream({}, send, "jaato", include_usage=False)
+        with anyio.CancelScope() as scope:
+            await stream.run(Whole())
+        assert scope.cancelled_caught
+        await stream.fail(application.stopping_error())
+        assert len(messages) == sent
+        assert b"[DONE]" in messages[3]["body"]
+
+    anyio.run(main)
+
+
+class Whole:
+    """An answer without any text."""
+
+    outcome = wire.Outcome()
+
+    async def pieces(self) -> AsyncGenerator[Piece]:
+        """None."""
+        nothing: list[Piece] = []
+        for piece in nothing:
+            yield piece
 
 
 @pytest.mark.parametrize("is_stream", [True, False])

@@ -178,8 +178,8 @@ class EventStream:
         await self._end()
 
     async def _end(self) -> None:
-        await self._send_line(b"data: [DONE]\n\n")
         self._is_ended = True
+        await self._send_line(b"data: [DONE]\n\n")
         await self._send({"type": "http.response.body", "body": b""})
 
     async def _send_piece(self, piece: Piece) -> None:
