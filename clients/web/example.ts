@@ -7,6 +7,6 @@ const session = await client.create({ workspace: process.cwd() });
 session.listen((event) => {
   if (event?.type === "agent.output" && event.source === "model") process.stdout.write(event.text);
   if (event?.type === "permission.requested") void session.answer(event, "n", { comment: "not from here" });
-  if (event?.type === "turn.completed") client.close();
+  if (event?.type === "turn.completed") void sent.then(() => client.close());
 });
-await session.send(process.argv[2] ?? "Hello");
+const sent = session.send(process.argv[2] ?? "Hello");

@@ -45,6 +45,31 @@ def test_the_example_of_the_guide_talks_to_an_agent(tmp_path: Path) -> None:
         assert not (server.work / "x.txt").exists()
 
 
+def test_a_program_of_its_own_imports_the_client(tmp_path: Path) -> None:
+    """By the name of the package, which `npm install` links; its turn is over before its message is confirmed."""
+    packages = tmp_path / "own/node_modules"
+    packages.mkdir(parents=True)
+    (packages / "jaato-web").symlink_to(CLIENT)
+    (packages.parent / "package.json").write_text('{"type": "module"}')
+    program = packages.parent / "ask.ts"
+    program.write_text((CLIENT / "example.ts").read_text().replace("./src/client/index.ts", "jaato-web"))
+    with desk(tmp_path / "desk", main=[{"text": "At once."}]) as server:
+        environ = environment() | {
+            "JAATO_URL": f"ws://127.0.0.1:{server.port}/v1/connect",
+            "JAATO_TOKEN": token_of(server),
+        }
+        made = subprocess.run(
+            [node(), str(program)],
+            cwd=server.work,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (made.returncode, made.stdout) == (0, "At once."), made.stderr
+
+
 FOLLOW = """
 import { Client } from "CLIENT/src/client/index.ts";
 const client = new Client({ url: process.env.JAATO_URL, token: () => process.env.JAATO_TOKEN, onStatus: (s) => console.log(s) });
