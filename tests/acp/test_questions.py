@@ -122,7 +122,8 @@ def test_a_question_that_another_client_answers_is_withdrawn(desk: CliEnvironmen
 @pytest.mark.parametrize("terminal", [False, True])
 def test_an_edited_call_is_shown_with_what_ran(desk: CliEnvironment, terminal: bool) -> None:
     """Another client allows a call with other arguments: title, input and places of the editor's call become those of what
-    runs when it begins, whether it writes a file or a command runs, also for an editor that loads the session later."""
+    runs when it begins, whether it writes a file or a command runs, also for an editor that loads the session meanwhile or
+    later."""
     command = call("run", command="touch asked", need=["write"])
     script = desk.script(ACTIVATE, WRITE, command, say("over"))
     waits = "touch other; while ! [ -e go ]; do sleep 0.02; done"
@@ -159,6 +160,10 @@ def test_an_edited_call_is_shown_with_what_ran(desk: CliEnvironment, terminal: b
             await editor.wait((desk.work / "other").exists)
             await editor.wait(lambda: editor.call("touch")["raw_input"] == edits[1])
             assert "completed" not in editor.call("touch")["states"]
+            async with editing(desk, terminal=terminal) as joining:
+                await joining.agent.load_session(cwd=str(desk.work), session_id=session_id, mcp_servers=[])
+                await joining.wait(lambda: joining.call("touch")["raw_input"] == edits[1])
+                assert joining.call("touch")["states"][:2] == ["pending", "in_progress"]
             (desk.work / "go").touch()
             assert (await prompt).stop_reason == "end_turn"
             check(editor)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -51,7 +51,7 @@ from jaato.protocol.events import (
     ToolOutput,
     TurnCompleted,
 )
-from jaato.protocol.frames import Opened, Taken
+from jaato.protocol.frames import Opened
 from jaato.protocol.messages import Usage
 
 SETTLE_TIMEOUT_S = 5.0
@@ -294,7 +294,8 @@ class EditorSession:
             if not prompt.done.done():
                 await self._begin(prompt, text, files)
         finally:
-            self._unsent = [one for one in self._unsent if one is not prompt]
+            if prompt in self._unsent:
+                self._unsent.remove(prompt)
         return await prompt.done
 
     async def _begin(self, prompt: Prompt, text: str, files: list[File]) -> None:
@@ -306,7 +307,9 @@ class EditorSession:
             if name and not known.get(name, True):
                 await self._say(prompt, await self.session.execute(name, rest.strip()))
             elif name == "continue":
-                await self._continue(prompt)
+                with self._expecting(prompt):
+                    prompt.turn_id = self.session.state.open_turn or ""
+                    await self.client.ask(TurnContinue(session_id=self.session.id))
             elif name == "help" and name not in known:
                 await self._say(prompt, help_text(self.session))
             else:
@@ -320,7 +323,6 @@ class EditorSession:
         state = self.session.state
         is_untitled = not (state.turns or state.name or state.description)
         self.updates.own_messages.add(prompt.once)
-        self._expect(prompt)
         message = MessageSend(
             session_id=self.session.id,
             text=text,
@@ -328,12 +330,8 @@ class EditorSession:
             once=prompt.once,
             check_prompt=is_command(text),
         )
-        try:
-            taken = await self.client.ask(message)
-        except JaatoError:
-            self._forget(prompt)
-            raise
-        assert isinstance(taken, Taken)
+        with self._expecting(prompt):
+            await self.client.ask(message)
         if is_untitled:
             with suppress(ConnectionError):  # the editor has gone, and the turn continues
                 await self._send(title_update(text, state.updated_at))
@@ -343,24 +341,18 @@ class EditorSession:
         await self._send(update_agent_message_text(printable(text)))
         prompt.end("end_turn")
 
-    async def _continue(self, prompt: Prompt) -> None:
-        """Resume an interrupted turn, at whose end the prompt ends. Raises `ConfigError` without one."""
-        self._expect(prompt)
-        prompt.turn_id = self.session.state.open_turn or ""
-        try:
-            await self.client.ask(TurnContinue(session_id=self.session.id))
-        except JaatoError:
-            self._forget(prompt)
-            raise
-
-    def _forget(self, prompt: Prompt) -> None:
-        self._prompts = [one for one in self._prompts if one is not prompt]
-
-    def _expect(self, prompt: Prompt) -> None:
-        """Await the end of the turn that a prompt begins or joins."""
+    @contextmanager
+    def _expecting(self, prompt: Prompt) -> Iterator[None]:
+        """Await the end of the turn that a prompt begins or joins, unless the request for that fails."""
         self._unsent.remove(prompt)
         self._stopping = False
         self._prompts.append(prompt)
+        try:
+            yield
+        except JaatoError:
+            if prompt in self._prompts:
+                self._prompts.remove(prompt)
+            raise
 
     def _join_turn(self, event: MessageUser) -> None:
         for prompt in self._prompts:

@@ -320,10 +320,9 @@ class Updates:
         )
 
     def running_calls(self) -> list[Update]:
-        """The calls that run now, as far as the editor does not know it."""
+        """The calls that run now, of which a conversation that was loaded shows only that the model has asked for them."""
         for call in self._session.state.calls.values():
-            if call.call_id not in self._open:
-                self._begin(call.call_id, call.tool, call.arguments, call.agent_id, "in_progress")
+            self._begin(call.call_id, call.tool, call.arguments, call.agent_id, "in_progress")
             if (held := self._held.get(call.call_id)) is not None:
                 held.add(call.output_start, call.output)
         made, self._made = self._made, []
