@@ -380,42 +380,6 @@ def test_a_tool_is_switched_off(tmp_path: Path) -> None:
         assert page.locator(".call.failed", has_text="run").count() == 1
 
 
-def test_the_export_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
-    """The whole conversation, with what a reader unfolds, without a script; opened from disk it asks for nothing."""
-    steps = [
-        {"text": f"Answer {number} with **weight** and <script>alert(1)</script>."} for number in range(3)
-    ]
-    with desk(tmp_path, main=steps) as server, watched(server) as seen:
-        seen.open(server)
-        seen.begin(server, name="To keep")
-        page = seen.page
-        for number in range(3):
-            seen.send(f"Question {number}")
-            seen.see(f"Answer {number}")
-            page.locator(".turn-end").nth(number).wait_for()
-        with page.expect_download() as download:
-            seen.send("/export")
-        file = tmp_path / "kept.html"
-        download.value.save_as(file)
-        assert download.value.suggested_filename == "To-keep.html"
-        text = file.read_text()
-        assert "<script" not in text
-        assert "default-src 'none'" in text
-        context = page.context.browser.new_context()
-        reader = context.new_page()
-        asked: list[str] = []
-        reader.on("request", lambda request: asked.append(request.url))
-        reader.goto(file.as_uri())
-        for number in range(3):
-            reader.get_by_text(f"Answer {number}").wait_for()
-        assert reader.locator("strong").count() == 3
-        assert asked == [file.as_uri()]
-        assert (
-            reader.evaluate("getComputedStyle(document.querySelector('.message.user')).borderRadius") == "8px"
-        )
-        context.close()
-
-
 def test_a_notification_when_a_question_waits_elsewhere(tmp_path: Path) -> None:
     """It is shown when the page is not looked at, and not when it is; the tab's title counts the questions."""
     ask = run("printf x > g.txt", "write")

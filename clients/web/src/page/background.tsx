@@ -7,7 +7,7 @@ import { confirmDialog } from "./dialog.tsx";
 import { exitCode, structuredOf, textOf } from "./results.ts";
 import { isOwner, useView, type View } from "./store.ts";
 import type { Task } from "./tasks.ts";
-import { oneLine, printed, visible } from "./text.ts";
+import { counted, oneLine, printed, visible } from "./text.ts";
 import { argumentsText, duration } from "./wording.ts";
 
 /** Characters of the output that are shown at once: the newest. */
@@ -102,7 +102,7 @@ function Output({ task, name }: { task: Task; name: string }) {
   return (
     <>
       {problem ? <p class="error-text">{visible(problem)}</p> : null}
-      {shown.length < text.length ? <button type="button" class="more" onClick={() => setWhole(true)}>Show more: {(text.length - shown.length).toLocaleString("en")} characters before</button> : null}
+      {shown.length < text.length ? <button type="button" class="more" onClick={() => setWhole(true)}>{counted(text.length - shown.length, "earlier character")} not shown. Show all</button> : null}
       {cut && whole ? <p class="muted small">What was printed before is not kept here.</p> : null}
       {text ? <pre class="output live" dir="ltr" tabIndex={0} role="region" aria-label={`Output of ${oneLine(name, 100)}`}>{printed(shown)}</pre>
         : <p class="muted small">{task.status === "running" ? "It has printed nothing yet." : problem ? "" : "It has printed nothing, or that is not kept."}</p>}

@@ -10,7 +10,7 @@ import { Diff } from "./diff.tsx";
 import { MediaView } from "./media.tsx";
 import { exitCode, structuredOf, textOf } from "./results.ts";
 import type { View } from "./store.ts";
-import { oneLine, printed, valueText, visible } from "./text.ts";
+import { counted, oneLine, printed, valueText, visible } from "./text.ts";
 import { argumentsText, duration } from "./wording.ts";
 
 export type CallState =
@@ -104,7 +104,7 @@ export function Arguments({ entries, asked = false }: { entries: readonly (reado
           <div key={name}><dt><code>{oneLine(name, 60)}</code></dt><dd><pre dir="ltr" tabIndex={asked ? 0 : undefined}><LongText text={visible(valueText(value))} /></pre></dd></div>
         ))}
       </dl>
-      {entries.length > most ? <button type="button" class="more" onClick={() => setMost(Infinity)}>{(entries.length - most).toLocaleString("en")} more arguments are not shown. Show all</button> : null}
+      {entries.length > most ? <button type="button" class="more" onClick={() => setMost(Infinity)}>{counted(entries.length - most, "more argument")} not shown. Show all</button> : null}
     </>
   );
 }

@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 
 import type { Highlighted } from "./highlight.ts";
-import { visible } from "./text.ts";
+import { counted, visible } from "./text.ts";
 
 /** Longer code is not highlighted. */
 const HIGHLIGHTED_CHARS = 40_000;
@@ -31,7 +31,7 @@ export function LongText({ text }: { text: string }) {
   return (
     <>
       {text.slice(0, SHOWN_CHARS)}
-      <button type="button" class="more" onClick={() => setWhole(true)}>Show all {text.length.toLocaleString("en")} characters</button>
+      <button type="button" class="more" onClick={() => setWhole(true)}>{counted(text.length - SHOWN_CHARS, "more character")} not shown. Show all</button>
     </>
   );
 }

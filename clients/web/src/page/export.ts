@@ -13,10 +13,7 @@ export async function exportSession(view: View): Promise<void> {
   const shown = document.querySelector(".transcript");
   if (!shown) return;
   const copy = shown.cloneNode(true) as HTMLElement;
-  for (const control of copy.querySelectorAll("button")) {
-    if (control.classList.contains("link")) control.replaceWith(...control.childNodes);
-    else control.remove();
-  }
+  removeControls(copy);
   const cut = view.more ? '<p class="notice warning">Earlier entries are not in this file: it has the newest of a long session.</p>' : "";
   for (const image of copy.querySelectorAll("img")) image.src = await dataUrl(image.src);
   const { state } = view.session;
@@ -28,7 +25,21 @@ export async function exportSession(view: View): Promise<void> {
     `<meta name="viewport" content="width=device-width"><title>${escape(title)}</title><style>\n${styles()}\n</style></head>`,
     `<body class="exported"><h1>${escape(title)}</h1><p class="muted">${facts}</p>${cut}${copy.outerHTML}</body></html>\n`,
   ].join("\n");
-  save(`${title.replace(/[^\w.-]+/g, "-").slice(0, 60) || "session"}.html`, page);
+  save(`${title.replace(/[^\p{L}\p{N}_.]+/gu, "-").replace(/^[-.]+|-+$/g, "").slice(0, 60) || "session"}.html`, page);
+}
+
+/** Take out what does nothing in a file; what it would have shown is said to be missing. */
+function removeControls(copy: HTMLElement): void {
+  for (const control of copy.querySelectorAll("button")) {
+    const { classList, textContent } = control;
+    if (classList.contains("link")) control.replaceWith(...control.childNodes);
+    else if (classList.contains("more")) control.replaceWith(` […] ${textContent.replace(" not shown. Show all", " not in this file.")}`);
+    else if (control.closest(".media-line")) control.replaceWith(`[${textContent.replace("Show ", "")} is not in this file.]`);
+    else control.remove();
+  }
+  for (const details of copy.querySelectorAll("details.timeline")) {
+    if (details.childElementCount === 1) details.replaceWith(...details.firstElementChild!.childNodes);
+  }
 }
 
 /** A text as it stands in HTML. */

@@ -138,7 +138,7 @@ function UserMessage({ entry, view }: { entry: MessageUser; view: View }) {
     <article class={`message user ${own ? "" : "other"}`}>
       <header><b>{writerOf(message)}</b> <time dateTime={entry.timestamp}>{clock(entry.timestamp)}</time></header>
       {own ? <div class="said" dir="auto"><LongText text={prose(words)} /></div> : <details><summary>{oneLine(words, 120)}</summary><Markdown text={words} /></details>}
-      {message.parts.map((part, index) => (part.type === "media" ? <MediaView key={index} view={view} media={part} /> : null))}
+      {message.parts.map((part, index) => (part.type === "media" ? <MediaView key={index} view={view} media={part} atOnce={own} /> : null))}
     </article>
   );
 }
