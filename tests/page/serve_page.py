@@ -1,6 +1,6 @@
 """A server with a scripted model, in a process that can be killed: `python -m tests.page.serve_page HOME PORT SCRIPT PAUSE`.
 
-SCRIPT is a JSON file with the steps of each agent by its name; PAUSE are the seconds after each piece of text. With
+SCRIPT is a JSON file with the steps of each agent by its name; PAUSE are the seconds from one piece of text to the next. With
 `server.pem` and `server.key` in HOME it speaks TLS.
 """
 
@@ -30,19 +30,24 @@ INFO = ModelInfo(
 
 
 class PacedCast(Cast):
-    """Plays its scripts with a pause after each piece, and after one with HOLD until the file `go` exists."""
+    """Plays its scripts one piece each `pause_s`, by the clock: a late timer delays no other piece. After a piece with HOLD
+    it waits until the file `go` exists."""
 
     go: Path
     pause_s: float
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """Play the next line."""
+        due = anyio.current_time()
         async for chunk in super().stream(request):
             if isinstance(chunk, TextDelta):
-                await anyio.sleep(self.pause_s)
+                due += self.pause_s
+                await anyio.sleep_until(due)
             yield chunk
-            while isinstance(chunk, TextDelta) and HOLD in chunk.text and not self.go.exists():
-                await anyio.sleep(0.02)
+            if isinstance(chunk, TextDelta) and HOLD in chunk.text:
+                while not self.go.exists():
+                    await anyio.sleep(0.02)
+                due = anyio.current_time()
 
 
 async def main(home: Path, port: int, script: Path, pause_s: float) -> None:
