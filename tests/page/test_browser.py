@@ -380,6 +380,19 @@ def test_a_tool_is_switched_off(tmp_path: Path) -> None:
         assert page.locator(".call.failed", has_text="run").count() == 1
 
 
+def test_an_answer_is_copied_as_the_model_wrote_it(tmp_path: Path) -> None:
+    """With its Markdown, and without what came before it in the turn."""
+    calls = {"text": "First I count.", **run("seq 3")}
+    with desk(tmp_path, main=[calls, {"text": "**Three**, see `seq`."}]) as server, watched(server) as seen:
+        seen.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        seen.open(server)
+        seen.begin(server, mode="auto")
+        seen.send("Count.")
+        seen.page.get_by_role("button", name="Copy the answer").click()
+        seen.page.get_by_text("Copied", exact=True).wait_for()
+        assert seen.page.evaluate("navigator.clipboard.readText()") == "**Three**, see `seq`."
+
+
 def test_a_notification_when_a_question_waits_elsewhere(tmp_path: Path) -> None:
     """It is shown when the page is not looked at, and not when it is; the tab's title counts the questions."""
     ask = run("printf x > g.txt", "write")

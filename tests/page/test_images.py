@@ -27,6 +27,14 @@ PASTE = """(data) => {
 }"""
 
 
+PASTE_TEXT = """(words) => {
+    const given = new DataTransfer();
+    given.setData("text/plain", words);
+    const area = document.querySelector(".composer textarea");
+    area.dispatchEvent(new ClipboardEvent("paste", {clipboardData: given, bubbles: true, cancelable: true}));
+}"""
+
+
 def test_an_image_is_pasted_sent_and_shown(tmp_path: Path) -> None:
     """Its bytes reach the session's store and come back over the connection; other files are refused with a reason."""
     with desk(tmp_path, main=[{"text": "A dot."}]) as server, watched(server) as seen:
@@ -78,3 +86,68 @@ def test_an_image_is_dropped_anywhere(tmp_path: Path) -> None:
         assert viewer.evaluate(DROP, [PIXEL, "image/png"]) == [False, False]
         assert viewer.locator(".attachments").count() == 0
         context.close()
+
+
+ATTACH = """([name, kind, size]) => {
+    const given = new DataTransfer();
+    given.items.add(new File([new Uint8Array(size)], name, { type: kind }));
+    given.items.add(new File(["words"], `${name}.txt`, { type: "text/plain" }));
+    document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: given, bubbles: true, cancelable: true }));
+}"""
+
+
+def test_every_file_that_cannot_be_sent_is_named(tmp_path: Path) -> None:
+    """Too large, no image by its name, and no image by its bytes; the errors go when something else is done."""
+    with desk(tmp_path, main=[{"text": "Received."}]) as server, watched(server) as seen:
+        seen.open(server)
+        seen.begin(server)
+        page = seen.page
+        page.evaluate(ATTACH, ["large.png", "image/png", 50 << 20])
+        page.get_by_text("large.png is larger than 5 MB. Scale it down. large.png.txt is no PNG").wait_for()
+        page.get_by_label("Message", exact=True).press("x")
+        page.get_by_text("is larger than 5 MB").wait_for(state="detached")
+        page.evaluate(ATTACH, ["fake.png", "image/png", 10])
+        seen.send("Look.")
+        page.get_by_role("alert").get_by_text("fake.png: This is no PNG").wait_for()
+        assert page.get_by_label("Message", exact=True).input_value() == "Look."
+        page.get_by_role("button", name="Remove fake.png").click()
+        seen.send("Look.")
+        seen.see("Received.")
+
+
+def test_what_is_attached_stays_with_its_session(tmp_path: Path) -> None:
+    """In another session and back, and after a command; a pasted text also over a reload, before which the page asks."""
+    with desk(tmp_path, main=[{"text": "Received."}]) as server, watched(server) as seen:
+        seen.open(server)
+        seen.begin(server, name="Other")
+        seen.begin(server, name="With images")
+        page = seen.page
+        page.evaluate(PASTE, PIXEL)
+        page.evaluate(PASTE_TEXT, "word " * 5_000)
+        listed = page.locator(".attachments li")
+        listed.nth(1).wait_for()
+        page.go_back()
+        page.get_by_role("heading", name="Other").wait_for()
+        assert listed.count() == 0
+        page.go_forward()
+        page.get_by_role("heading", name="With images").wait_for()
+        assert listed.count() == 2
+        asked: list[str] = []
+        page.on("dialog", lambda dialog: asked.append(dialog.type))
+        page.on("dialog", lambda dialog: dialog.accept())
+        page.get_by_label("Message", exact=True).click()
+        page.reload()
+        listed.get_by_text("Pasted text, 25,000 characters").wait_for()
+        assert asked == ["beforeunload"]
+        page.get_by_role("button", name="Remove pasted text 1").click()
+        page.evaluate(PASTE, PIXEL)
+        listed.get_by_text("dot.png").wait_for()
+        seen.send("/help")
+        page.get_by_role("log").get_by_text("/help").first.wait_for()
+        listed.get_by_text("dot.png").wait_for()
+        seen.send("Look.")
+        seen.see("Received.")
+        assert listed.count() == 0
+        page.reload()
+        page.get_by_label("Message", exact=True).wait_for()
+        assert listed.count() == 0

@@ -92,6 +92,30 @@ def test_a_key_of_another_keyboard(tmp_path: Path, key: str, code: str) -> None:
         seen.see("Written.")
 
 
+def test_option_on_a_mac_writes_a_character(tmp_path: Path) -> None:
+    """Where Alt makes a character, it belongs to the text that is being written, and answers nothing."""
+    with desk(tmp_path, main=[write("a.txt"), {"text": "Written."}]) as server, watched(server) as seen:
+        seen.open(server)
+        seen.begin(server)
+        seen.send("Go.")
+        page = seen.page
+        page.locator(".question .primary:enabled").wait_for()
+        page.get_by_label("Message", exact=True).fill("ma")
+        session = page.context.new_cdp_session(page)
+        for key, code in (("Dead", "KeyN"), ("å", "KeyA")):
+            session.send(
+                "Input.dispatchKeyEvent", {"type": "keyDown", "modifiers": 1, "key": key, "code": code}
+            )
+        page.wait_for_timeout(300)
+        assert page.locator(".question").count() == 1
+        page.get_by_label("Message", exact=True).fill("")
+        session.send(
+            "Input.dispatchKeyEvent", {"type": "keyDown", "modifiers": 1, "key": "Dead", "code": "KeyN"}
+        )
+        seen.see("Written.")
+        assert not (server.work / "a.txt").exists()
+
+
 def test_help_lists_the_commands_and_the_keys(tmp_path: Path) -> None:
     """An unknown command names `/help`, and `/help` is there; what was typed stays."""
     with desk(tmp_path, main=[]) as server, watched(server) as seen:

@@ -335,3 +335,21 @@ def test_an_answer_that_is_not_offered(tmp_path: Path) -> None:
         assert viewer.get_by_role("button", name="Stop").count() == 0
         assert seen.page.locator(".question").count() == 1
         context.close()
+
+
+def test_a_form_of_pairing_in_two_tabs(tmp_path: Path) -> None:
+    """A server that does not answer is said to be the reason; the tab that was not paired follows the one that was."""
+    with desk(tmp_path, main=[]) as server, watched(server) as seen:
+        page = seen.page
+        page.goto(server.origin)
+        link = server.link()
+        seen.offline_is_expected = True
+        server.kill()
+        page.get_by_label("Or paste").fill(link)
+        page.get_by_role("button", name="Pair").click()
+        page.get_by_text("The server does not answer.").wait_for()
+        server.start()
+        other = page.context.new_page()
+        other.goto(server.link())
+        other.get_by_role("navigation", name="Sessions").wait_for()
+        page.get_by_role("navigation", name="Sessions").wait_for()

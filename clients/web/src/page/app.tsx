@@ -1,19 +1,15 @@
 // The page: sessions at the left, the session that is shown, its panels at the right.
 
-import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { Client, type Status } from "../client/index.ts";
 import { PairingForm } from "./pairing-form.tsx";
 import { pairedKey } from "./pairing.ts";
+import { openSession, useRoute } from "./route.ts";
 import { SessionPage } from "./session-page.tsx";
 import { Sessions } from "./sessions.tsx";
 import { View } from "./store.ts";
 import { browserName } from "./text.ts";
-
-/** The session named in the address. */
-function routed(): string {
-  return /^#s=([A-Za-z0-9_-]{1,100})$/.exec(location.hash)?.[1] ?? "";
-}
 
 const REFUSED = "The server does not accept this browser any more: its token was removed or has expired, or its cookies were deleted.";
 
@@ -57,15 +53,8 @@ function Connected({ refuse, problem }: { refuse: (known: boolean) => void; prob
   useEffect(() => {
     if (status === "refused") refuse(client.connection.welcome !== undefined);
   }, [status]);
-  const [id, setId] = useState(routed());
-  useEffect(() => {
-    const follow = () => setId(routed());
-    addEventListener("hashchange", follow);
-    return () => removeEventListener("hashchange", follow);
-  }, []);
-  const show = useCallback((session: string) => {
-    location.hash = session ? `s=${session}` : "";
-  }, []);
+  const route = useRoute();
+  const id = route.session;
   const { view, error } = useSessionView(client, id);
   return (
     <div class={`app ${id ? "has-session" : ""}`}>
@@ -74,9 +63,9 @@ function Connected({ refuse, problem }: { refuse: (known: boolean) => void; prob
         <Connection status={status} />
         {problem ? <UnusedLink problem={problem} /> : null}
       </div>
-      <Sessions client={client} status={status} current={id} view={view} show={show} />
+      <Sessions client={client} status={status} current={id} view={view} show={openSession} />
       <main id="main" tabIndex={-1}>
-        {view ? <SessionPage key={id} view={view} status={status} show={show} /> : <Empty id={id} error={error} back={() => show("")} />}
+        {view ? <SessionPage key={id} view={view} status={status} route={route} show={openSession} /> : <Empty id={id} error={error} back={() => openSession("")} />}
       </main>
     </div>
   );

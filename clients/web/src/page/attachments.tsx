@@ -4,6 +4,7 @@ import type { TargetedEvent } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import type { File as SentFile } from "../client/index.ts";
+import { drafts } from "./store.ts";
 import { oneLine } from "./text.ts";
 
 /** As many as the server takes for an image. */
@@ -17,27 +18,60 @@ export interface Attached {
   pasted: readonly string[];
 }
 
-export const NOTHING: Attached = { files: [], pasted: [] };
+const NOTHING: Attached = { files: [], pasted: [] };
+/** What is attached and not sent, by session: images as long as the page, which asks before it is left; pasted texts also over a reload. */
+const unsent = new Map<string, Attached>();
 
-/** What is attached, and how it becomes so. `report` gets the error of a file that cannot be sent. */
-export function useAttachments(report: (error: string) => void) {
-  const [attached, setAttached] = useState(NOTHING);
-  const attach = (more: Partial<Attached>) => setAttached((now) => ({ files: [...now.files, ...(more.files ?? [])], pasted: [...now.pasted, ...(more.pasted ?? [])] }));
-  const take = async (given: FileList | null) => {
+function loadAttached(id: string): Attached {
+  const pasted = drafts.get(`pasted.${id}`);
+  return unsent.get(id) ?? (pasted ? { files: [], pasted: JSON.parse(pasted) as string[] } : NOTHING);
+}
+
+/** What is attached, and how it becomes so. `report` gets the errors of files that cannot be sent. */
+export function useAttachments(id: string, report: (error: string) => void) {
+  const [attached, setAttached] = useState(() => loadAttached(id));
+  const change = (next: Attached) => {
+    unsent.set(id, next);
+    setAttached(next);
+    drafts.set(`pasted.${id}`, next.pasted.length ? JSON.stringify(next.pasted) : "");
+  };
+  const attach = ({ files = [], pasted = [] }: Partial<Attached>) => {
+    const now = loadAttached(id);
+    change({ files: [...now.files, ...files], pasted: [...now.pasted, ...pasted] });
+  };
+  /** Take all of it out, to be sent; a reload brings the texts back until `forget` is called with it. */
+  const take = (): Attached => {
+    unsent.set(id, NOTHING);
+    setAttached(NOTHING);
+    return attached;
+  };
+  const forget = ({ pasted }: Attached) => {
+    if (drafts.get(`pasted.${id}`) === JSON.stringify(pasted)) drafts.set(`pasted.${id}`, "");
+  };
+  const read = async (given: FileList | null) => {
+    const problems: string[] = [];
     for (const file of [...(given ?? [])]) {
-      if (!IMAGES.test(file.type)) report(`${oneLine(file.name, 60)} is no PNG, JPEG, GIF or WebP image.`);
-      else if (file.size > MAX_IMAGE_BYTES) report(`${oneLine(file.name, 60)} is larger than 5 MB. Scale it down.`);
+      if (!IMAGES.test(file.type)) problems.push(`${oneLine(file.name, 60)} is no PNG, JPEG, GIF or WebP image.`);
+      else if (file.size > MAX_IMAGE_BYTES) problems.push(`${oneLine(file.name, 60)} is larger than 5 MB. Scale it down.`);
       else attach({ files: [{ name: file.name || "image", mime_type: file.type, data: await base64(file) }] });
     }
+    report(problems.join(" "));
   };
+  useEffect(() => {
+    const leave = (event: BeforeUnloadEvent) => {
+      if ([...unsent.values()].some(({ files }) => files.length)) event.preventDefault();
+    };
+    addEventListener("beforeunload", leave);
+    return () => removeEventListener("beforeunload", leave);
+  }, []);
   const paste = (event: TargetedEvent<HTMLTextAreaElement, ClipboardEvent>) => {
     const words = event.clipboardData?.getData("text/plain") ?? "";
     if (words.length > PASTED_CHARS) attach({ pasted: [words] });
-    else if (event.clipboardData?.files.length) void take(event.clipboardData.files);
+    else if (event.clipboardData?.files.length) void read(event.clipboardData.files);
     else return;
     event.preventDefault();
   };
-  return { attached, setAttached, attach, take, paste };
+  return { attached, change, attach, take, forget, read, paste };
 }
 
 /** Whether files are dragged over the page; where they are dropped does not matter. Otherwise a browser leaves the page for

@@ -36,7 +36,7 @@ export function LongText({ text }: { text: string }) {
   );
 }
 
-export function CopyButton({ text, label = "Copy" }: { text: string; label?: string }) {
+export function CopyButton({ text, what }: { text: string; what?: string }) {
   const [done, setDone] = useState(false);
   useEffect(() => {
     if (!done) return undefined;
@@ -47,7 +47,7 @@ export function CopyButton({ text, label = "Copy" }: { text: string; label?: str
     await navigator.clipboard.writeText(text);
     setDone(true);
   };
-  return <button type="button" class="quiet" onClick={() => void copy().catch(() => undefined)}>{done ? "Copied" : label}</button>;
+  return <button type="button" class="quiet" aria-label={what && !done ? `Copy ${what}` : undefined} onClick={() => void copy().catch(() => undefined)}>{done ? "Copied" : "Copy"}</button>;
 }
 
 function Coloured({ nodes }: { nodes: readonly Highlighted[] }) {

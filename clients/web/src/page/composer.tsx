@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { RefObject, TargetedEvent } from "preact";
 
 import type { Status } from "../client/index.ts";
-import { Attachments, NOTHING, PASTED_CHARS, useAttachments, useDrop } from "./attachments.tsx";
+import { Attachments, PASTED_CHARS, useAttachments, useDrop } from "./attachments.tsx";
 import { runSlash } from "./commands.ts";
 import { Completions, useCompletions } from "./completions.tsx";
 import { drafts, isOwner, type View } from "./store.ts";
@@ -27,9 +27,9 @@ export function Composer({ view, status, show }: Props) {
   const { working } = view;
   const field = useRef<HTMLTextAreaElement>(null);
   const { text, change, error, setError, pending, send, attachments } = useMessage(view, status, show);
-  const { attached, setAttached, take, paste } = attachments;
+  const { attached, read, paste } = attachments;
   const owner = isOwner(view.client);
-  const over = useDrop((files) => owner && void take(files));
+  const over = useDrop((files) => owner && void read(files));
   const completing = useCompletions(view, text, change);
   useHeight(field, text);
   useEffect(() => {
@@ -59,7 +59,7 @@ export function Composer({ view, status, show }: Props) {
       <Completions completing={completing} take={complete} />
       <p role="status" class="muted small">{pending ? `Sending: ${oneLine(pending)}` : ""}</p>
       <p role="alert" class="error-text">{error}</p>
-      <Attachments attached={attached} change={setAttached} />
+      <Attachments attached={attached} change={attachments.change} />
       <div class="composer-row">
         <textarea ref={field} class="field" rows={1} aria-label="Message" placeholder={innerWidth < NARROW_PX ? "Message" : working ? "Write to the agent while it works…" : "Message, / for commands, @ for files"} value={text} dir="auto"
           aria-controls={several ? "completions" : undefined} aria-autocomplete="list" aria-activedescendant={several ? `completion-${completing.chosen}` : undefined}
@@ -77,28 +77,30 @@ function useMessage(view: View, status: Status, show: (id: string) => void) {
   const [text, setText] = useState(() => (sending.has(draft) ? "" : drafts.get(draft)));
   const [pending, setPending] = useState("");
   const [error, setError] = useState("");
-  const attachments = useAttachments(setError);
+  const attachments = useAttachments(view.session.id, setError);
   const change = (value: string) => {
     setText(value);
+    setError("");
     sending.delete(draft);
     drafts.set(draft, value);
   };
   const send = async () => {
-    const { attached, setAttached, attach } = attachments;
-    const said = [text, ...attached.pasted].join("\n\n").trim();
-    if ((!said && !attached.files.length) || status !== "online") return;
+    const whole = [text, ...attachments.attached.pasted].join("\n\n").trim();
+    if ((!whole && !attachments.attached.files.length) || status !== "online") return;
     setText("");
     sending.set(draft, text);
-    const timer = setTimeout(() => setPending(said), SENDING_MS);
-    setAttached(NOTHING);
+    const timer = setTimeout(() => setPending(whole), SENDING_MS);
+    const attached = attachments.take();
     setError("");
     view.atEnd = true;
     try {
-      if (!(await runSlash(view, said, show))) await view.session.send(said, attached.files);
+      if (await runSlash(view, whole, show)) attachments.attach({ files: attached.files });
+      else await view.session.send(whole, attached.files);
+      attachments.forget(attached);
       if (sending.get(draft) === text) drafts.set(draft, "");
     } catch (failure) {
       setError((failure as Error).message);
-      attach(attached);
+      attachments.attach(attached);
       setText((now) => now || text);
       if (!drafts.get(draft)) drafts.set(draft, text);
     } finally {

@@ -1,12 +1,13 @@
 // What a browser sees that is not paired yet.
 
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 
-import { codeOf, pair } from "./pairing.ts";
+import { codeOf, onPairing, pair } from "./pairing.ts";
 
 export function PairingForm({ problem, done }: { problem: string; done: () => void }) {
   const [error, setError] = useState(problem);
   const [busy, setBusy] = useState(false);
+  useEffect(() => onPairing(done), []);
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const form = event.currentTarget as HTMLFormElement;

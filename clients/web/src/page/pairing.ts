@@ -1,13 +1,22 @@
 // Pairing: a one-time code, from the fragment of the link or typed in, is exchanged for the two halves of a token.
 // The cookie's half is out of reach of scripts; the other is kept here, out of reach of other ports of the same host.
 
-import { kept } from "./store.ts";
+import { kept, storageKey } from "./store.ts";
 
 const KEY = "key";
+
+const ANSWER_MS = 10_000;
 
 /** The page's half of the token; empty before pairing. */
 export function pairedKey(): string {
   return kept.get(KEY);
+}
+
+/** Be called when another tab has paired this browser. Returns the function that stops it. */
+export function onPairing(listener: () => void): () => void {
+  const changed = (event: StorageEvent) => event.key === storageKey(KEY) && event.newValue && listener();
+  addEventListener("storage", changed);
+  return () => removeEventListener("storage", changed);
 }
 
 /** The link of the address, empty if it has no code. The code is taken out, so that neither the history nor a shared link has it. */
@@ -41,6 +50,9 @@ export async function pair(link: string): Promise<void> {
     credentials: "same-origin",
     cache: "no-store",
     redirect: "error",
+    signal: AbortSignal.timeout(ANSWER_MS),
+  }).catch(() => {
+    throw new Error("The server does not answer. Look whether it runs, and try the link again.");
   });
   const body = (await response.json().catch(() => ({}))) as { key?: string; error?: { message?: string } };
   if (!response.ok || !body.key) throw new Error(body.error?.message ?? `The server answered ${response.status}.`);

@@ -24,8 +24,15 @@ interface PanelProps {
   showAgent: (id: string) => void;
 }
 
+interface Panel {
+  name: PanelName;
+  label: string;
+  count?: (view: View) => number;
+  body: (props: PanelProps) => JSX.Element;
+}
+
 /** The panels, in the order of their tabs, and the number that a tab shows. */
-export const PANELS: readonly { name: PanelName; label: string; count?: (view: View) => number; body: (props: PanelProps) => JSX.Element }[] = [
+export const PANELS: readonly Panel[] = [
   { name: "plan", label: "Plan", body: Plans },
   { name: "agents", label: "Agents", count: (view) => Object.values(view.session.state.agents).filter((agent) => agent.working).length, body: Agents },
   { name: "tasks", label: "Background", count: (view) => Object.keys(view.session.state.tasks).length, body: Background },
@@ -37,22 +44,21 @@ export const PANELS: readonly { name: PanelName; label: string; count?: (view: V
   { name: "usage", label: "Usage", body: Usage },
 ];
 
-export function Panels({ name, close, ...props }: PanelProps & { name: PanelName; close: () => void }) {
+export function Panels({ panel, close, ...props }: PanelProps & { panel: Panel; close: () => void }) {
   const heading = useRef<HTMLHeadingElement>(null);
   const before = useRef<Element | null>(null);
   useEffect(() => {
     before.current = document.activeElement;
     heading.current?.focus();
-  }, [name]);
+  }, [panel]);
   useLayoutEffect(() => () => {
     if (document.activeElement?.closest(".panel") && before.current instanceof HTMLElement) before.current.focus();
   }, []);
-  const panel = PANELS.find((one) => one.name === name)!;
   const Body = panel.body;
   return (
     <aside class="panel" aria-labelledby="panel-title" onKeyDown={(event) => event.key === "Escape" && close()}>
       <header><h3 id="panel-title" ref={heading} tabIndex={-1}>{panel.label}</h3><button type="button" class="quiet" onClick={close} aria-label={`Close ${panel.label}`}>×</button></header>
-      <div class="panel-body" tabIndex={0} role="region" aria-label={panel.label}><Boundary key={name}><Body {...props} /></Boundary></div>
+      <div class="panel-body" tabIndex={0} role="region" aria-label={panel.label}><Boundary key={panel.name}><Body {...props} /></Boundary></div>
     </aside>
   );
 }
@@ -89,7 +95,7 @@ function Agents({ view, agentId, showAgent }: PanelProps) {
   const rows = (parent: string | null, depth: number): JSX.Element[] =>
     agents.filter((agent) => agent.parent_agent_id === parent && depth < 20).flatMap((agent) => [
       <li key={agent.id} class={`depth${Math.min(depth, 5)}`}>
-        <button type="button" class={`agent-row ${agent.id === agentId ? "current" : ""}`} aria-current={agent.id === agentId ? "true" : undefined} onClick={() => showAgent(agent.id)}>
+        <button type="button" class={`agent-row ${agent.id === agentId ? "current" : ""}`} aria-current={agent.id === agentId ? "true" : undefined} onClick={() => showAgent(depth ? agent.id : "")}>
           <AgentState status={agent.working && agent.status !== "blocked" ? "active" : agent.status} />
           <span class="agent-name">{depth ? oneLine(agent.name, 60) : "Main agent"}<small class="muted">{oneLine((agent.reason || agent.summary || agent.model).replaceAll("`", ""), 90)}</small></span>
           <small class="muted" title="Tokens of its context">{agent.context_tokens ? tokens(agent.context_tokens) : ""}</small>

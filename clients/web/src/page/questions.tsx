@@ -243,7 +243,11 @@ function useShortcuts(actions: Record<string, () => unknown>): void {
   }, []);
 }
 
-/** The letter on a key; its place on an English keyboard where Alt makes another character of it, as on a Mac. */
+/** The letter on a key; its place on an English keyboard where Alt makes another character of it, as on a Mac. Empty where
+ * that character belongs to a text that is being written. */
 function letterOf(event: KeyboardEvent): string {
-  return /^[a-z]$/i.test(event.key) ? event.key.toUpperCase() : event.code.replace(/^Key/, "");
+  if (/^[a-z]$/i.test(event.key)) return event.key.toUpperCase();
+  const field = event.target;
+  const isWriting = (field instanceof HTMLTextAreaElement || field instanceof HTMLInputElement) && field.value !== "";
+  return isWriting ? "" : event.code.replace(/^Key/, "");
 }

@@ -6,7 +6,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import type { GcCompleted, Message, MessageModel, MessageUser, ToolCallEnd, TurnCompleted } from "../client/index.ts";
 import { Boundary } from "./boundary.tsx";
 import { Call, type CallState } from "./call.tsx";
-import { LongText } from "./code.tsx";
+import { CopyButton, LongText } from "./code.tsx";
 import { Markdown } from "./markdown.tsx";
 import { MediaView } from "./media.tsx";
 import type { Item, Notice, View } from "./store.ts";
@@ -181,10 +181,14 @@ function Thinking({ text }: { text: string }) {
 
 function TurnEnd({ entry, view }: { entry: TurnCompleted; view: View }) {
   const why = turnEnd(entry);
+  const answer = view.answerOf(entry);
   return (
     <div class={`turn-end ${entry.reason}`}>
       {why ? <p class={entry.reason === "error" || entry.reason === "limit" ? "error-text" : "warning-text"}>{prose(why)}</p> : null}
-      <Timeline view={view} turn={entry} label={turnSummary(entry, view.innerTurns(entry))} />
+      <div class="line">
+        <Timeline view={view} turn={entry} label={turnSummary(entry, view.innerTurns(entry))} />
+        {answer ? <CopyButton text={answer} what="the answer" /> : null}
+      </div>
     </div>
   );
 }

@@ -67,7 +67,7 @@ function Row({ entry, current, client, owner, show, refresh }: { entry: SessionE
   return (
     <li class={current ? "current" : ""}>
       <a href={`#s=${entry.id}`} aria-current={current ? "page" : undefined}>
-        <span class="line"><span class="name">{oneLine(title, 80)}</span><time dateTime={entry.updated_at}>{ago(entry.updated_at)}</time></span>
+        <span class="line"><span class="name" dir="auto" title={oneLine(title, 400)}>{oneLine(title, 80)}</span><time dateTime={entry.updated_at}>{ago(entry.updated_at)}</time></span>
         <span class="line sub">
           <span class="name">{entry.found ? oneLine(entry.found, 90) : oneLine(shortPath(entry.workspace, home).split("/").slice(-2).join("/"), 60)}</span>
           {mark ? <span class={`mark ${entry.questions ? "asks" : ""}`}>{mark}</span> : null}

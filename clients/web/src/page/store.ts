@@ -105,6 +105,13 @@ export class View {
     return ends.slice(ends.findLastIndex((end) => end.agent_id === turn.agent_id) + 1);
   }
 
+  /** The text of the last reply of a turn, as the model wrote it. */
+  answerOf(turn: TurnCompleted): string {
+    const reply = this.items.findLast((item) => item.type === "message.model" && item.agent_id === turn.agent_id && item.seq < turn.seq);
+    if (reply?.type !== "message.model" || reply.turn_id !== turn.turn_id) return "";
+    return reply.message.parts.map((part) => (part.type === "text" ? part.text : "")).join("\n\n").trim();
+  }
+
   /** Fetch what comes before the first entry. */
   async fetchEarlier(): Promise<void> {
     const first = this.items.find((item) => item.type !== "notice");
@@ -249,11 +256,16 @@ function atNextFrame(work: () => void): () => void {
 /** What the browser's storage did not take: kept until the page is closed. */
 const unsaved = new Map<string, string>();
 
+/** The key of a value in the browser's storage. */
+export function storageKey(key: string): string {
+  return `jaato.${key}`;
+}
+
 /** A value that stays in this browser, such as a draft; in a full or forbidden storage as long as the page. */
 export const kept = {
   get: (key: string): string => {
     try {
-      return unsaved.get(key) ?? localStorage.getItem(`jaato.${key}`) ?? "";
+      return unsaved.get(key) ?? localStorage.getItem(storageKey(key)) ?? "";
     } catch {
       return "";
     }
@@ -261,8 +273,8 @@ export const kept = {
   set: (key: string, value: string): void => {
     unsaved.delete(key);
     try {
-      localStorage.removeItem(`jaato.${key}`);
-      if (value) localStorage.setItem(`jaato.${key}`, value);
+      localStorage.removeItem(storageKey(key));
+      if (value) localStorage.setItem(storageKey(key), value);
     } catch {
       unsaved.set(key, value);
     }
@@ -273,7 +285,7 @@ export const kept = {
 export const drafts = {
   get: (key: string): string => {
     try {
-      return sessionStorage.getItem(`jaato.${key}`) ?? kept.get(key);
+      return sessionStorage.getItem(storageKey(key)) ?? kept.get(key);
     } catch {
       return kept.get(key);
     }
@@ -281,7 +293,7 @@ export const drafts = {
   set: (key: string, value: string): void => {
     kept.set(key, value);
     try {
-      sessionStorage.setItem(`jaato.${key}`, value);
+      sessionStorage.setItem(storageKey(key), value);
     } catch {
       // kept as long as the page
     }
