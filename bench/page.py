@@ -15,7 +15,7 @@ from bench.long import filled
 from bench.row import Row
 from tests.page.browser import CHROMIUM, Desk, Watched, desk, watched
 
-from jaato.server.web.page import BUILT
+from jaato.server.web.static_files import BUILT
 from jaato.storage.sqlite import SqliteStore
 
 SIZES = (100, 1_000, 10_000)

@@ -6,29 +6,28 @@ import json
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.page.webdriver import WAIT_S, Page
 from websockets.sync.client import ClientConnection, connect
 
 from jaato.settings import environment
 
 FIREFOX = shutil.which("firefox-esr") or shutil.which("firefox") or ""
-WAIT_S = 90.0
 ENTER = "\ue007"
 
 
-class Firefox:
-    """One page; what its console complains about is kept."""
+class Firefox(Page):
+    """One page."""
 
     def __init__(self, ws: ClientConnection) -> None:
+        super().__init__()
         self._ws = ws
         self._ids = 0
-        self.complaints: list[str] = []
         self.version = str(self.ask("session.new", capabilities={})["capabilities"]["browserVersion"])
         self._context = self.ask("browsingContext.getTree")["contexts"][0]["context"]
         self.ask("session.subscribe", events=["log.entryAdded"])
@@ -58,23 +57,9 @@ class Firefox:
         value = found["result"]
         return value if value["type"] == "node" else value.get("value")
 
-    def wait(self, expression: str) -> Any:
-        """The value of an expression as soon as it is true."""
-        deadline = time.monotonic() + WAIT_S
-        while not (value := self.evaluate(expression)):
-            assert time.monotonic() < deadline, (expression, self.complaints, self.evaluate(TEXT))
-            time.sleep(0.05)
-        return value
-
-    def see(self, text: str, selector: str = "body") -> None:
-        """Wait for a text."""
-        shown = f"document.querySelector({json.dumps(selector)})?.innerText"
-        self.wait(f"({shown} ?? '').includes({json.dumps(text)})")
-
     def click(self, selector: str) -> None:
         """Press an element with the mouse, once it can be pressed."""
-        found = f"document.querySelector({json.dumps(selector)})"
-        node = self.wait(f"{found} && !{found}.disabled ? {found} : null")
+        node = self.find(selector)
         origin = {"type": "element", "element": {"sharedId": node["sharedId"]}}
         steps = [
             {"type": "pointerMove", "x": 0, "y": 0, "origin": origin},
@@ -90,9 +75,6 @@ class Firefox:
 
     def _act(self, source: dict[str, Any]) -> None:
         self.ask("input.performActions", context=self._context, actions=[source])
-
-
-TEXT = "document.body.innerText.slice(0, 2000)"
 
 
 @contextmanager

@@ -85,9 +85,9 @@ def test_send_stream_and_stop(tmp_path: Path) -> None:
         seen.begin(server, name="Stream")
         seen.send("Tell a story.")
         page = seen.page
-        page.locator(".arriving").get_by_text("sentence 3.").wait_for()
+        page.locator(".streaming").get_by_text("sentence 3.").wait_for()
         assert page.get_by_text("The end of it.").count() == 0
-        page.locator(".message.model:not(.arriving)").get_by_text("The end of it.").wait_for()
+        page.locator(".message.model:not(.streaming)").get_by_text("The end of it.").wait_for()
         seen.send("Now sleep.")
         page.get_by_role("img", name="running").wait_for()
         page.get_by_role("button", name="Stop").click()
@@ -431,15 +431,15 @@ def test_earlier_entries_are_fetched_and_the_list_stays_short(tmp_path: Path) ->
             assert before < 260
             log = page.get_by_role("log")
             log.evaluate("(log) => { log.scrollTop = 0; }")
-            first = page.locator(".message.user .said").first.text_content()
+            first = page.locator(".message.user .words").first.text_content()
             page.get_by_role("button", name="Show earlier").click()
             page.wait_for_function(f"() => document.querySelectorAll('.rows > *').length > {before}")
-            assert page.locator(".message.user .said").first.text_content() != first
+            assert page.locator(".message.user .words").first.text_content() != first
             assert (
                 page.locator(".rows").count() < 7
             )  # the browser's work for a frame grows with what it may skip
             page.wait_for_timeout(300)
-            shown = page.locator(".message.user .said", has_text=first.strip()).first.bounding_box()
+            shown = page.locator(".message.user .words", has_text=first.strip()).first.bounding_box()
             assert -100 < shown["y"] < 800, "what was read is still there"
 
 

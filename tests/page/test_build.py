@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.page.node import CLIENT, node
 
-from jaato.server.web.page import BUILT
+from jaato.server.web.static_files import BUILT
 from jaato.settings import environment
 
 FIRST_LOAD_BYTES = 120_000

@@ -143,7 +143,7 @@ def test_a_long_text_that_is_pasted(tmp_path: Path) -> None:
         seen.send("Read this:")
         seen.see("Read.")
         assert page.locator(".attachments").count() == 0
-        said = page.locator(".message.user .said").inner_text()
+        said = page.locator(".message.user .words").inner_text()
         assert said.startswith("Read this:\n\nsecond second")
         assert "first" not in said
         assert said.endswith("last")

@@ -195,7 +195,7 @@ def test_a_server_that_is_killed_again_and_again(tmp_path: Path) -> None:
         seen.open(server)
         seen.begin(server)
         seen.send("Go.")
-        page.locator(".arriving").wait_for()
+        page.locator(".streaming").wait_for()
         seen.offline_is_expected = True
         for _ in range(3):
             server.kill()
@@ -217,7 +217,7 @@ def test_the_keyboard_after_stop(tmp_path: Path) -> None:
         seen.open(server)
         seen.begin(server)
         seen.send("Go.")
-        page.locator(".arriving").wait_for()
+        page.locator(".streaming").wait_for()
         page.get_by_role("button", name="Stop").dblclick()
         seen.see("Interrupted; completed work is kept.")
         assert page.get_by_label("Message", exact=True).evaluate("(one) => one === document.activeElement")

@@ -122,7 +122,7 @@ def test_reading_further_up_is_not_disturbed(tmp_path: Path) -> None:
         page = seen.page
         page.locator(".turn-end").first.wait_for()
         seen.send("two")
-        page.locator(".arriving").wait_for()
+        page.locator(".streaming").wait_for()
         log = page.get_by_role("log")
         log.hover()
         page.mouse.wheel(0, -1_500)

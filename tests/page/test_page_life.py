@@ -79,7 +79,7 @@ def test_a_tab_that_is_hidden_in_mid_stream_counts_questions(tmp_path: Path) -> 
         seen.begin(server, name="Hidden")
         seen.send("Go.")
         page = seen.page
-        page.locator(".arriving").wait_for()
+        page.locator(".streaming").wait_for()
         page.evaluate(
             "() => { window.requestAnimationFrame = () => 1; document.hasFocus = () => false;"
             " Object.defineProperty(document, 'visibilityState', { value: 'hidden' });"

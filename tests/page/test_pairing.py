@@ -16,9 +16,9 @@ import pytest
 from tests.security.auth_server import Keep, status
 
 from jaato.client.websocket import Closed
+from jaato.server.auth.pairing import CODE_S, MAX_CODES, Pairings
 from jaato.server.auth.tokens import tokens_file
-from jaato.server.web.page import BUILT, POLICY, load_assets
-from jaato.server.web.pairing import CODE_S, MAX_CODES, Pairings
+from jaato.server.web.static_files import BUILT, POLICY, load_assets
 
 COOKIE = re.compile(rb"set-cookie: (__Host-jaato-\d+)=([\w-]+); ([^\r]*)")
 

@@ -40,9 +40,9 @@ def test_a_first_session(tmp_path: Path) -> None:
         (server.work / "dates.py").write_text(SOURCE)
         begin(browser, server)
         browser.type("Tell a story." + ENTER)
-        browser.see("Sentence 3 of it, with code.", ".arriving")
+        browser.see("Sentence 3 of it, with code.", ".streaming")
         assert "The end of it." not in browser.evaluate("document.body.innerText")
-        browser.see("The end of it.", ".message.model:not(.arriving)")
+        browser.see("The end of it.", ".message.model:not(.streaming)")
         browser.wait("document.querySelector('.message.model .hljs-keyword')")
         assert browser.evaluate("document.querySelectorAll('.message.model strong').length") == 30
 

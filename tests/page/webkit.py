@@ -15,21 +15,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.page.webdriver import WAIT_S, Page
 
 from jaato.settings import environment
 
 DRIVER = shutil.which("WebKitWebDriver") or ""
 XVFB = shutil.which("Xvfb") or ""
-WAIT_S = 60.0
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 ENTER, ALT = "\ue007", "\ue00a"
 LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-class WebKit:
+class WebKit(Page):
     """One page."""
 
     def __init__(self, port: int) -> None:
+        super().__init__()
         self._base = f"http://127.0.0.1:{port}/session"
         wanted = {"acceptInsecureCerts": True, "timeouts": {"script": int(WAIT_S * 1e3)}}
         made = self._ask("POST", "", capabilities={"alwaysMatch": wanted})
@@ -61,23 +62,9 @@ class WebKit:
         """The value of an expression in the page."""
         return self.run(f"return {expression}")
 
-    def wait(self, expression: str) -> Any:
-        """The value of an expression as soon as it is true."""
-        deadline = time.monotonic() + WAIT_S
-        while not (value := self.evaluate(expression)):
-            assert time.monotonic() < deadline, (expression, self.evaluate(TEXT))
-            time.sleep(0.05)
-        return value
-
-    def see(self, text: str, selector: str = "body") -> None:
-        """Wait for a text."""
-        shown = f"document.querySelector({json.dumps(selector)})?.innerText"
-        self.wait(f"({shown} ?? '').includes({json.dumps(text)})")
-
     def click(self, selector: str) -> None:
         """Press an element with the mouse, once it can be pressed."""
-        found = f"document.querySelector({json.dumps(selector)})"
-        element = self.wait(f"{found} && !{found}.disabled ? {found} : null")
+        element = self.find(selector)
         self._ask("POST", f"/element/{element[ELEMENT]}/click")
 
     def type(self, text: str, *held: str) -> None:
@@ -92,9 +79,6 @@ class WebKit:
     def close(self) -> None:
         """End the browser."""
         self._ask("DELETE", "")
-
-
-TEXT = "document.body.innerText.slice(0, 2000)"
 
 
 @contextmanager

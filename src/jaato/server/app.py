@@ -26,6 +26,7 @@ from jaato.runtime.session_options import SessionOptions, settings_for
 from jaato.runtime.session_store import open_store
 from jaato.server.auth.gate import Gate, LocalAuthenticator, send_refusal, server_error
 from jaato.server.auth.identity import KEY
+from jaato.server.auth.pairing import PAIR, PairingEndpoint
 from jaato.server.http.asgi import App, Receive, Refused, Scope, Send
 from jaato.server.http.listeners import serve_gate
 from jaato.server.http.tls import Certificate
@@ -43,8 +44,7 @@ from jaato.server.registry.mounted import make_refusal_body
 from jaato.server.sessions.client_connection import ClientConnection
 from jaato.server.sessions.hub import IDLE_AFTER_S, Hub
 from jaato.server.sessions.maintenance import maintain_sessions
-from jaato.server.web.page import ASSETS, Page
-from jaato.server.web.pairing import PAIR, PairingEndpoint
+from jaato.server.web.static_files import ASSETS, StaticFiles
 from jaato.settings import environment
 from jaato.version import __version__
 
@@ -83,9 +83,9 @@ def application(hub: Hub, metrics: Metrics, mcp: App, registry: App, chat: App, 
         Route("/health", health),
         Route("/metrics", render_metrics),
         WebSocketRoute(PATH, ClientEndpoint(hub, metrics)),
-        Route("/", Page()),
-        Route(ASSETS + "{name}", Page()),
-        Route("/favicon.svg", Page()),
+        Route("/", StaticFiles()),
+        Route(ASSETS + "{name}", StaticFiles()),
+        Route("/favicon.svg", StaticFiles()),
         Route(PAIR, pair),
         Route("/mcp", mcp),
         *(Route(path, chat) for path in CHAT),

@@ -15,13 +15,13 @@ from jaato.client.address import PATH
 from jaato.errors import ConfigError
 from jaato.protocol.frames import Pairing, Role
 from jaato.server.auth.gate import ErrorFormat, Gate, TokenAuthenticator, allow_hosts
+from jaato.server.auth.pairing import CODE_S, PAIR, Pairings
 from jaato.server.auth.tokens import Tokens
 from jaato.server.http.asgi import App
 from jaato.server.http.listeners import bind_tcp, serve_gate
 from jaato.server.http.tls import Certificate
 from jaato.server.registry.keys import Keys
-from jaato.server.web.page import load_assets
-from jaato.server.web.pairing import CODE_S, PAIR, Pairings
+from jaato.server.web.static_files import load_assets
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup

@@ -22,13 +22,13 @@ export type ResultOf<C extends Command> =
   : protocol.Done;
 
 const PROTOCOL = 1;
-const NOT_LET_IN = 4401;
-const OTHER_PROTOCOL = 4426;
-const FIRST_PAUSE_MS = 100;
-const LONGEST_PAUSE_MS = 5_000;
+const CLOSE_UNAUTHORIZED = 4401;
+const CLOSE_OTHER_PROTOCOL = 4426;
+const MIN_BACKOFF_MS = 100;
+const MAX_BACKOFF_MS = 5_000;
 /** After so long without a frame the server is asked whether it is still there. */
-const QUIET_MS = 25_000;
-const ANSWER_MS = 10_000;
+const HEARTBEAT_MS = 25_000;
+const TIMEOUT_MS = 10_000;
 /** The longest frame that the server takes from an owner, and from others. */
 const FRAME_BYTES = 16 << 20;
 const OTHERS_FRAME_BYTES = 1 << 20;
@@ -79,7 +79,7 @@ export class Connection {
   #socket: WebSocket | undefined;
   #waiting = new Map<string, Waiting>();
   #ids = 0;
-  #pause = FIRST_PAUSE_MS;
+  #backoff_ms = MIN_BACKOFF_MS;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #heartbeat: ReturnType<typeof setTimeout> | undefined;
 
@@ -129,7 +129,7 @@ export class Connection {
     this.#set("connecting");
     const socket = new WebSocket(this.#options.url);
     this.#socket = socket;
-    this.#heartbeat = setTimeout(() => this.#drop(socket), ANSWER_MS);
+    this.#heartbeat = setTimeout(() => this.#drop(socket), TIMEOUT_MS);
     socket.onopen = () => {
       const token = this.#options.token?.() ?? "";
       const hello: protocol.Hello = { type: "hello", protocol: PROTOCOL, client: "web", name: this.#options.name ?? "" };
@@ -144,11 +144,11 @@ export class Connection {
   }
 
   #take(frame: protocol.Welcome | protocol.Reply | protocol.ProtocolEvent): void {
-    this.#watch();
+    this.#resetHeartbeat();
     switch (frame.type) {
       case "welcome": {
         this.welcome = frame;
-        this.#pause = FIRST_PAUSE_MS;
+        this.#backoff_ms = MIN_BACKOFF_MS;
         const again = [...this.#waiting.values()];
         this.#set("online");
         this.#options.onWelcome?.();
@@ -172,8 +172,8 @@ export class Connection {
 
   #lost(code: number): void {
     clearTimeout(this.#heartbeat);
-    if (code === NOT_LET_IN) return this.#end("refused", "The server does not accept this browser.");
-    if (code === OTHER_PROTOCOL) return this.#end("outdated", "The server has another version; reload the page.");
+    if (code === CLOSE_UNAUTHORIZED) return this.#end("refused", "The server does not accept this browser.");
+    if (code === CLOSE_OTHER_PROTOCOL) return this.#end("outdated", "The server has another version; reload the page.");
     for (const [id, waiting] of this.#waiting) {
       if (REPEATABLE.has(waiting.command.type)) continue;
       this.#waiting.delete(id);
@@ -183,8 +183,8 @@ export class Connection {
       waiting.reject(new CommandError({ code: "disconnected", message }));
     }
     this.#set("offline");
-    this.#timer = setTimeout(() => this.#open(), this.#pause * (0.5 + Math.random() / 2));
-    this.#pause = Math.min(this.#pause * 2, LONGEST_PAUSE_MS);
+    this.#timer = setTimeout(() => this.#open(), this.#backoff_ms * (0.5 + Math.random() / 2));
+    this.#backoff_ms = Math.min(this.#backoff_ms * 2, MAX_BACKOFF_MS);
   }
 
   #end(status: Status, message: string): void {
@@ -201,14 +201,14 @@ export class Connection {
   }
 
   /** Notice a connection that is dead without having been closed. */
-  #watch(): void {
+  #resetHeartbeat(): void {
     clearTimeout(this.#heartbeat);
     const socket = this.#socket;
     this.#heartbeat = setTimeout(() => {
       if (this.status !== "online") return;
       void this.ask({ type: "client.config" }).catch(() => undefined);
-      this.#heartbeat = setTimeout(() => this.#drop(socket), ANSWER_MS);
-    }, QUIET_MS);
+      this.#heartbeat = setTimeout(() => this.#drop(socket), TIMEOUT_MS);
+    }, HEARTBEAT_MS);
   }
 
   /** Give up a connection on which nothing comes. */

@@ -4,7 +4,7 @@ import type { TargetedEvent } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import type { File as SentFile } from "../client/index.ts";
-import { drafts } from "./store.ts";
+import { drafts } from "./storage.ts";
 import { oneLine } from "./text.ts";
 
 /** As many as the server takes for an image. */

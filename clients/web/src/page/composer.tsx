@@ -7,7 +7,8 @@ import type { Status } from "../client/index.ts";
 import { Attachments, PASTED_CHARS, useAttachments, useDrop } from "./attachments.tsx";
 import { runSlash } from "./commands.ts";
 import { Completions, useCompletions } from "./completions.tsx";
-import { drafts, isOwner, type View } from "./store.ts";
+import { drafts } from "./storage.ts";
+import { isOwner, type View } from "./store.ts";
 import { oneLine } from "./text.ts";
 
 /** Below this width there is no room for hints. */

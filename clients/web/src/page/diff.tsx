@@ -4,7 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 
 import { LongText } from "./code.tsx";
 import { counted, visible } from "./text.ts";
-import { changedWords, type Piece } from "./words.ts";
+import { changedWords, type Piece } from "./word-diff.ts";
 
 interface Line {
   kind: "same" | "added" | "removed" | "hunk" | "file";

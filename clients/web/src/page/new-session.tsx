@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import { newKey, type Client, type SessionCreate, type SessionEntry } from "../client/index.ts";
-import { kept } from "./store.ts";
+import { stored } from "./storage.ts";
 
 const MODES: readonly [NonNullable<SessionCreate["mode"]>, string][] = [
   ["ask", "ask before anything but reading"],
@@ -29,7 +29,7 @@ export function NewSession({ client, known, close, done }: Props) {
   useEffect(() => {
     if (matchMedia("(pointer: fine)").matches) form.current?.querySelector("input")?.focus();
   }, []);
-  const workspaces = [...new Set([kept.get("workspace"), ...known.map((entry) => entry.workspace)])].filter(Boolean);
+  const workspaces = [...new Set([stored.get("workspace"), ...known.map((entry) => entry.workspace)])].filter(Boolean);
   const create = async (form: FormData) => {
     const text = (name: string) => (form.get(name) as string).trim();
     if (client.connection.status !== "online") return setError("There is no connection to the server; try again when it is back.");
@@ -47,7 +47,7 @@ export function NewSession({ client, known, close, done }: Props) {
         model: text("model") || null,
         mode: (text("mode") || null) as SessionCreate["mode"],
       });
-      kept.set("workspace", workspace);
+      stored.set("workspace", workspace);
       if (shown.current) done(made.session_id);
     } catch (failure) {
       setError((failure as Error).message);

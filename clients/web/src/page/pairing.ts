@@ -1,7 +1,7 @@
 // Pairing: a one-time code, from the fragment of the link or typed in, is exchanged for the two halves of a token.
 // The cookie's half is out of reach of scripts; the other is kept here, out of reach of other ports of the same host.
 
-import { kept, storageKey } from "./store.ts";
+import { storageKey, stored } from "./storage.ts";
 
 const KEY = "key";
 
@@ -9,7 +9,7 @@ const ANSWER_MS = 10_000;
 
 /** The page's half of the token; empty before pairing. */
 export function pairedKey(): string {
-  return kept.get(KEY);
+  return stored.get(KEY);
 }
 
 /** Be called when another tab has paired this browser. Returns the function that stops it. */
@@ -56,7 +56,7 @@ export async function pair(link: string): Promise<void> {
   });
   const body = (await response.json().catch(() => ({}))) as { key?: string; error?: { message?: string } };
   if (!response.ok || !body.key) throw new Error(body.error?.message ?? `The server answered ${response.status}.`);
-  kept.set(KEY, body.key);
+  stored.set(KEY, body.key);
   const directory = directoryOf(link);
-  if (directory) kept.set("workspace", directory);
+  if (directory) stored.set("workspace", directory);
 }

@@ -5,7 +5,7 @@ import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 
 import type { AgentView, Plan } from "../client/index.ts";
-import { Background } from "./background.tsx";
+import { Background } from "./background-tasks.tsx";
 import { Boundary } from "./boundary.tsx";
 import { McpServers } from "./mcp.tsx";
 import { Permissions } from "./permissions.tsx";

@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { parseJson } from "../client/exact-json.ts";
 import type { ClarificationQuestion, PermissionRequested, Status } from "../client/index.ts";
-import { Arguments } from "./call.tsx";
+import { Arguments } from "./tool-call.tsx";
 import { LongText } from "./code.tsx";
 import { Diff } from "./diff.tsx";
 import type { View } from "./store.ts";

@@ -5,7 +5,7 @@ import { useEffect } from "preact/hooks";
 import type { Status } from "../client/index.ts";
 import { Boundary } from "./boundary.tsx";
 import { Composer } from "./composer.tsx";
-import { useNotifications } from "./notify.ts";
+import { useNotifications } from "./notifications.ts";
 import { Panels, PANELS } from "./panels.tsx";
 import { Questions } from "./questions.tsx";
 import { changeRoute, type Route } from "./route.ts";

@@ -6,7 +6,7 @@ import type { Client, SessionEntry, Status } from "../client/index.ts";
 import { rename } from "./commands.ts";
 import { confirmDialog, promptDialog } from "./dialog.tsx";
 import { NewSession } from "./new-session.tsx";
-import { isNotifying, useListNotifications } from "./notify.ts";
+import { isNotifying, useListNotifications } from "./notifications.ts";
 import { isOwner, useView, type View } from "./store.ts";
 import { ago, oneLine, shortPath, titleOf } from "./text.ts";
 

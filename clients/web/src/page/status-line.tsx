@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 
 import type { Status } from "../client/index.ts";
-import { canNotify } from "./notify.ts";
+import { canNotify } from "./notifications.ts";
 import type { PanelName } from "./panels.tsx";
 import type { View } from "./store.ts";
 import { oneLine, visible } from "./text.ts";

@@ -3,8 +3,8 @@
 import type { RefObject } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
-import { Present } from "./present.tsx";
-import { Rows } from "./rows.tsx";
+import { Streaming } from "./streaming.tsx";
+import { Rows } from "./messages.tsx";
 import type { View } from "./store.ts";
 import { oneLine } from "./text.ts";
 import { turnEnd } from "./wording.ts";
@@ -53,7 +53,7 @@ export function Transcript({ view, agentId, showAgent }: Props) {
         {view.more ? <button type="button" class="button small earlier" disabled={fetching} onClick={() => void earlier()}>{fetching ? "Loading…" : "Show earlier"}</button> : null}
         {!items.length && !agent?.working ? <p class="muted begin">{root ? "Send a message to begin." : "This agent has not said anything yet."}</p> : null}
         <Rows items={items} view={view} showAgent={showAgent} />
-        {agent ? <Present view={view} agent={agent} /> : null}
+        {agent ? <Streaming view={view} agent={agent} /> : null}
         </div>
       </div>
       {atEnd ? null : <button type="button" class="button small jump" onClick={jump}>Jump to the end ↓</button>}

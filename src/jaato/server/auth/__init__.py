@@ -1,1 +1,1 @@
-"""Who may come in: the gate, tokens, allowed hosts, and the throttle of wrong tokens. Browsers are paired in `server.web`."""
+"""Who may connect: the gate, tokens, allowed hosts, the throttle of wrong tokens, and the pairing of browsers."""

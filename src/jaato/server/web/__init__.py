@@ -1,1 +1,1 @@
-"""The web client: its built files, and the pairing of browsers."""
+"""The web client: its built files."""

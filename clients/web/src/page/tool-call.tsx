@@ -4,11 +4,11 @@ import { useState } from "preact/hooks";
 
 import type { ToolCallEnd } from "../client/index.ts";
 import type { CallView } from "../client/index.ts";
-import { TaskOfCall, taskIdOf } from "./background.tsx";
+import { TaskOfCall, taskIdOf } from "./background-tasks.tsx";
 import { CopyButton, LongText } from "./code.tsx";
 import { Diff } from "./diff.tsx";
 import { MediaView } from "./media.tsx";
-import { exitCode, structuredOf, textOf } from "./results.ts";
+import { exitCode, structuredOf, textOf } from "./tool-results.ts";
 import type { View } from "./store.ts";
 import { counted, oneLine, printed, valueText, visible } from "./text.ts";
 import { argumentsText, duration } from "./wording.ts";

@@ -66,7 +66,7 @@ def load_assets() -> dict[str, Asset]:
     return {path: Asset(path, file.read_bytes()) for path, file in (start | files).items()}
 
 
-class Page:
+class StaticFiles:
     """The files of the web client as an ASGI application."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -5,7 +5,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 
 import type { GcCompleted, Message, MessageModel, MessageUser, ToolCallEnd, TurnCompleted } from "../client/index.ts";
 import { Boundary } from "./boundary.tsx";
-import { Call, type CallState } from "./call.tsx";
+import { Call, type CallState } from "./tool-call.tsx";
 import { CopyButton, LongText } from "./code.tsx";
 import { Markdown } from "./markdown.tsx";
 import { MediaView } from "./media.tsx";
@@ -137,7 +137,7 @@ function UserMessage({ entry, view }: { entry: MessageUser; view: View }) {
   return (
     <article class={`message user ${own ? "" : "other"}`}>
       <header><b>{writerOf(message)}</b> <time dateTime={entry.timestamp}>{clock(entry.timestamp)}</time></header>
-      {own ? <div class="said" dir="auto"><LongText text={prose(words)} /></div> : <details><summary>{oneLine(words, 120)}</summary><Markdown text={words} /></details>}
+      {own ? <div class="words" dir="auto"><LongText text={prose(words)} /></div> : <details><summary>{oneLine(words, 120)}</summary><Markdown text={words} /></details>}
       {message.parts.map((part, index) => (part.type === "media" ? <MediaView key={index} view={view} media={part} atOnce={own} /> : null))}
     </article>
   );

@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 
 import type { ToolCallEnd } from "../client/index.ts";
 import { confirmDialog } from "./dialog.tsx";
-import { exitCode, structuredOf, textOf } from "./results.ts";
+import { exitCode, structuredOf, textOf } from "./tool-results.ts";
 import { isOwner, useView, type View } from "./store.ts";
 import type { Task } from "./tasks.ts";
 import { counted, oneLine, printed, visible } from "./text.ts";
