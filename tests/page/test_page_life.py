@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import time
 from collections.abc import Callable
@@ -105,6 +106,22 @@ def test_a_server_that_accepts_and_never_answers(tmp_path: Path) -> None:
         held.close()
         seen.send("Hello?")
         seen.see("Back.")
+
+
+def test_a_computer_that_has_slept(tmp_path: Path) -> None:
+    """A connection that died meanwhile is given up within seconds of the first look at the page, and resumed."""
+    with desk(tmp_path, main=[{"text": "Hello."}]) as server, watched(server) as seen:
+        page = seen.page
+        seen.open(server)
+        seen.begin(server)
+        seen.offline_is_expected = True
+        server.process.send_signal(signal.SIGSTOP)
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        page.get_by_text("Offline. What you see").wait_for()
+        server.process.send_signal(signal.SIGCONT)
+        page.get_by_text("connected", exact=True).wait_for()
+        seen.send("Hi.")
+        seen.see("Hello.")
 
 
 def test_a_lost_connection_is_shown_in_the_list_of_a_phone(tmp_path: Path) -> None:

@@ -112,8 +112,9 @@ export class Connection {
     });
   }
 
-  /** Try to connect now instead of after the pause. */
-  retry(): void {
+  /** Look now whether the server is there, as after a computer has slept: connect, or give up a dead connection soon. */
+  check(): void {
+    if (this.status === "online") this.#probe();
     if (this.status !== "offline") return;
     clearTimeout(this.#timer);
     this.#open();
@@ -203,12 +204,15 @@ export class Connection {
   /** Notice a connection that is dead without having been closed. */
   #resetHeartbeat(): void {
     clearTimeout(this.#heartbeat);
+    this.#heartbeat = setTimeout(() => this.#probe(), HEARTBEAT_MS);
+  }
+
+  /** Ask the server for any frame, and give up the connection without one. */
+  #probe(): void {
+    clearTimeout(this.#heartbeat);
     const socket = this.#socket;
-    this.#heartbeat = setTimeout(() => {
-      if (this.status !== "online") return;
-      void this.ask({ type: "client.config" }).catch(() => undefined);
-      this.#heartbeat = setTimeout(() => this.#drop(socket), TIMEOUT_MS);
-    }, HEARTBEAT_MS);
+    void this.ask({ type: "client.config" }).catch(() => undefined);
+    this.#heartbeat = setTimeout(() => this.#drop(socket), TIMEOUT_MS);
   }
 
   /** Give up a connection on which nothing comes. */

@@ -42,12 +42,12 @@ function Connected({ refuse, problem }: { refuse: (known: boolean) => void; prob
   }, []);
   useEffect(() => () => client.close(), [client]);
   useEffect(() => {
-    const retry = () => client.connection.retry();
-    addEventListener("online", retry);
-    document.addEventListener("visibilitychange", retry);
+    const check = () => client.connection.check();
+    addEventListener("online", check);
+    document.addEventListener("visibilitychange", check);
     return () => {
-      removeEventListener("online", retry);
-      document.removeEventListener("visibilitychange", retry);
+      removeEventListener("online", check);
+      document.removeEventListener("visibilitychange", check);
     };
   }, [client]);
   useEffect(() => {
