@@ -66,7 +66,15 @@ def test_nothing_configured_says_what_could_be(desk: CliEnvironment) -> None:
 def test_unknown_commands(desk: CliEnvironment) -> None:
     """A word that is no command is named with the one it resembles, not with a list of all."""
     complaint(desk, "modles", code=2, words="there is no command 'modles'; did you mean models?")
-    complaint(desk, "undo", code=2, words="jaato --help lists them")
+    complaint(desk, "nothing", code=2, words="jaato --help lists them")
+
+
+def test_names_of_other_agents(desk: CliEnvironment) -> None:
+    """A command or option that other agents have is answered with what stands for it."""
+    complaint(desk, "exec", "fix it", code=2, words="there is no command 'exec'; jaato run PROMPT")
+    complaint(desk, "undo", code=2, words="jaato -c /undo")
+    complaint(desk, "-p", "fix it", code=2, words="there is no option '-p'; jaato run PROMPT")
+    complaint(desk, "tui", "--resume", code=2, words="jaato -c resumes")
 
 
 @pytest.mark.parametrize(

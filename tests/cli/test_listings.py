@@ -106,6 +106,15 @@ def test_tools(desk: CliEnvironment) -> None:
     assert "filesystem" in made.stderr
 
 
+def test_permissions_say_that_there_is_no_file(desk: CliEnvironment) -> None:
+    """The path of a permission file that is not there is marked so."""
+    path = desk.work / ".jaato" / "permissions.json"
+    assert f"{path} (does not exist)\n" in desk.run("permissions").stdout
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("{}")
+    assert "(does not exist)" not in desk.run("permissions").stdout
+
+
 def test_permissions_name_patterns_without_a_tool(desk: CliEnvironment) -> None:
     """A rule about a tool that does not exist is listed with the note that it has no effect."""
     path = desk.work / ".jaato" / "permissions.json"

@@ -40,6 +40,7 @@ def test_every_answer_to_a_permission_question(
         child.expect("'always' would cover: touch")
         child.expect(r"allow\? ")
         child.sendline("what?")
+        child.expect_exact("'what?' is no answer:")
         child.expect("deny, with a comment for the agent")
         child.expect(r"allow\? ")
         child.sendline(answer)

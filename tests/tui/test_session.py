@@ -291,6 +291,18 @@ async def test_the_progress_of_a_model_is_shown(work: Path) -> None:
         )
         link.changed()
         await one.see("reading the prompt 25 %")
+        link._take(
+            InitProgress(
+                session_id=state.session_id,
+                agent_id=state.root_agent_id,
+                seq=0,
+                step="reading the prompt",
+                done=120,
+                total=120,
+                unit="tokens",
+            )
+        )
+        await one.wait(lambda: "reading the prompt" not in one.status)
         await one.send("hi")
         await one.see("Hello.")
         await one.wait(lambda: "reading the prompt" not in one.status)

@@ -66,6 +66,25 @@ def test_a_turn_continues_after_leaving_and_is_joined_again(tmp_path: Path) -> N
             leave(child)
 
 
+def test_continue_joins_a_turn_that_runs(tmp_path: Path) -> None:
+    """`-c` attaches to the newest session of the directory while its turn runs, as `-s` does."""
+    with CliEnvironment(tmp_path).serving() as desk:
+        command = "touch begun; until [ -e go ]; do sleep 0.05; done"
+        script = desk.script(call("run", command=command), say("All over."))
+        with terminal(desk, "tui", *script, "--yes") as child:
+            child.expect("ready")
+            child.send("work\r")
+            desk.wait_for("begun")
+            child.send("\x04")
+            child.expect(pexpect.EOF)
+        with terminal(desk, "tui", "-c") as child:
+            child.expect("until")
+            (desk.work / "go").touch()
+            expect_all(child, "All over.", "ready")
+            leave(child)
+        assert len(desk.sessions()) == 1
+
+
 @pytest.mark.parametrize("how", ["option", "variable"])
 def test_screen_readers_get_plain_lines(tmp_path: Path, how: str) -> None:
     """`--accessible` and ACCESSIBLE=1: the line client, nothing that moves the cursor or colours."""

@@ -23,7 +23,8 @@ def test_the_command_in_a_chat(tmp_path: Path) -> None:
     assert first.returncode == 0, first.stderr
     said = first.stdout + first.stderr
     assert "/waypoint" in said
-    assert "waypoint w1 created: before the agent" in said
+    assert "w1 is made." in said
+    assert "waypoint w1 created" not in said
     assert 'w1 "before the agent" [user] ◀ current' in said
     assert (desk.work / "a.txt").read_text() == "the agent's\n"
     again = desk.run("chat", *script, "--continue", stdin="/waypoint restore w1\n/waypoint\n")

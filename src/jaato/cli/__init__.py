@@ -69,7 +69,9 @@ def run_line(words: Sequence[str]) -> int:
     open_missing_streams()
     parser = make_parser(words[0] if words else None)
     try:
-        if words and (unknown := explain_unknown_command(words[0])):
+        first = next((word for word in words[:2] if word != "tui"), "")
+        is_default = words[:1] == ["tui"] and not first.startswith("-")
+        if first and not is_default and (unknown := explain_unknown_command(first)):
             parser.error(unknown)
         args = parser.parse_args(words)
         if "module" not in args:

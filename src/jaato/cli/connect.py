@@ -18,6 +18,8 @@ from jaato.settings import environment, load, user_dir
 
 if TYPE_CHECKING:
     from jaato.cli.output.console import Console
+    from jaato.client.connection import Client as AsyncClient
+    from jaato.protocol.commands import SessionCreate
     from jaato.protocol.frames import Role
     from jaato.runtime.session_options import SessionOptions
 
@@ -200,3 +202,11 @@ def client_name(program: str = "") -> str:
         return f"{user} at {os.ttyname(sys.stdin.fileno()).removeprefix('/dev/')}"
     except (OSError, ValueError, AttributeError):
         return f"{user}, process {os.getpid()}"
+
+
+async def find_busy_session(client: AsyncClient, creation: SessionCreate) -> str | None:
+    """The session to attach to where `creation` would resume one that is at work; None if it would create one."""
+    if not creation.resume:
+        return creation.session_id or None
+    newest = (await client.list(creation.workspace, 1)).sessions
+    return newest[0].id if newest else None

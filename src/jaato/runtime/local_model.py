@@ -26,7 +26,7 @@ STEPS = {
     "wait": "waiting for another download",
 }
 CLEANUP_S = 5.0
-INSTEAD = "Or save a key (jaato login PROVIDER), name a server (OPENAI_BASE_URL), or start Ollama."
+INSTEAD = "Otherwise save a key (jaato login PROVIDER), name a server (OPENAI_BASE_URL), or start Ollama."
 
 
 def get_pinned_model(model: str | None) -> LocalModel:

@@ -154,7 +154,7 @@ def fork_session(
         start = number << SEQ_BITS
         last = connection.execute(LAST, (start, start + (1 << SEQ_BITS))).fetchone() if row else None
     if last is None:
-        raise SessionNotFound(f"There is no session {session_id!r}. `jaato sessions list` shows them all.")
+        raise SessionNotFound(f"There is no session {session_id!r}. `jaato sessions list --all` shows them.")
     end = last[0] - start
     if seq is not None and not 1 <= seq <= end:
         raise StoreError(f"Session {session_id} has the events 1 to {end}; fork it after one of them.")

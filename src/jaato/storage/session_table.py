@@ -94,7 +94,7 @@ def find_session(connection: sqlite3.Connection, text: str, workspace: str | Non
     Raises `SessionNotFound`, with the candidates when there are several.
     """
     if not text or not is_unicode(text) or not is_unicode(workspace or ""):
-        raise SessionNotFound(f"No session is called {text!r}. `jaato sessions list` shows them all.")
+        raise SessionNotFound(f"No session is called {text!r}. `jaato sessions list --all` shows them.")
     exact = connection.execute("SELECT id FROM session WHERE id = ?", (text,)).fetchone()
     if exact:
         return str(exact[0])
@@ -113,7 +113,7 @@ def find_session(connection: sqlite3.Connection, text: str, workspace: str | Non
             place = f" in {workspace}" if workspace is not None else ""
             raise SessionNotFound(
                 f"No session has the id or name {text!r}, or an id that begins so{place}. "
-                "`jaato sessions list` shows them all."
+                "`jaato sessions list --all` shows them."
             )
         case [row]:
             return str(row[1])

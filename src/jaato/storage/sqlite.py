@@ -450,7 +450,7 @@ class SqliteStore:
             row = connection.execute("SELECT number FROM session WHERE id = ?", (session_id,)).fetchone()
         if row is None:
             raise SessionNotFound(
-                f"There is no session {session_id!r}. `jaato sessions list` shows them all."
+                f"There is no session {session_id!r}. `jaato sessions list --all` shows them."
             )
         return int(row[0])
 

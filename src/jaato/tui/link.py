@@ -12,6 +12,7 @@ import msgspec
 
 from jaato.abc.asker import Answer
 from jaato.cli.arguments.values import Attachment, is_command
+from jaato.cli.connect import find_busy_session
 from jaato.cli.output.answers import late_answer_text
 from jaato.cli.output.console import Look, one_line
 from jaato.cli.output.presence import OtherClients
@@ -197,9 +198,9 @@ class Link:
                 if opened.notice:
                     notices.append((opened.notice, "yellow"))
             except SessionBusy:
-                if not creation.session_id:
+                name = await find_busy_session(self.client, creation) or ""  # it is at work, and is joined
+                if not name:
                     raise
-                name = creation.session_id  # it is at work in the server, and is joined
         session = await self.client.attach(name)
         if self._following is not None:
             self._following.cancel()
@@ -453,7 +454,8 @@ class Link:
 
     def _show_progress(self, event: InitProgress) -> None:
         part = f" {event.done * 100 // event.total} %" if event.total else ""
-        self.progress = one_line(f"{event.step}{part}", 60)
+        is_done = bool(event.total) and event.done >= (event.total or 0)
+        self.progress = "" if is_done else one_line(f"{event.step}{part}", 60)
         self.changed()
 
     def _need_server(self) -> None:

@@ -271,8 +271,26 @@ def make_parser(wanted: str | None = None) -> ArgumentParser:
     return parser
 
 
+NAMES_ELSEWHERE = {
+    "-p": "jaato run PROMPT runs one prompt",
+    "--print": "jaato run PROMPT runs one prompt",
+    "exec": "jaato run PROMPT runs one prompt",
+    "--resume": "jaato -c resumes the newest session of this directory, jaato -s ID any other",
+    "resume": "jaato -c resumes the newest session of this directory, jaato -s ID any other",
+    "--dangerously-skip-permissions": "--yes allows everything that no rule denies",
+    "--yolo": "--yes allows everything that no rule denies",
+    "auth": "jaato login PROVIDER saves an API key",
+    "help": "jaato --help lists the commands",
+    "stop": "jaato serve --stop stops the server",
+    "undo": "jaato -c /undo takes back the newest changes",
+}
+"""What stands for the commands and options of other agents."""
+
+
 def explain_unknown_command(word: str) -> str:
     """What to tell about the first word of a command line if it is no command; empty where it is one, or an option."""
+    if instead := NAMES_ELSEWHERE.get(word):
+        return f"there is no {'option' if word.startswith('-') else 'command'} {word!r}; {instead}"
     names = " ".join(TABLES.values()).split()
     if word in names or word.startswith("-"):
         return ""

@@ -210,7 +210,7 @@ def check_ripgrep(settings: Settings, _workspace: Path) -> Check:
 def check_chat(_settings: Settings, _workspace: Path) -> Check:
     """The line editor of jaato chat."""
     if find_spec("prompt_toolkit") is None:
-        text = "prompt_toolkit is not installed; using readline"
+        text = "prompt_toolkit is not installed; at a server, lines have no history and no completion"
         return Check("warn", text, "pip install 'jaato[chat]'")
     return Check("ok", "using prompt_toolkit")
 

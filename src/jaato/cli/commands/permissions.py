@@ -103,8 +103,10 @@ def list_rules(
             }
         )
         return
-    untrusted = " (not trusted: its allow rules do not apply; see `jaato permissions trust`)"
-    print_line(f"file     {policy.path}{untrusted if policy.untrusted else ''}")
+    remark = "" if policy.path is None or policy.path.exists() else " (does not exist)"
+    if policy.untrusted:
+        remark = " (not trusted: its allow rules do not apply; see `jaato permissions trust`)"
+    print_line(f"file     {policy.path}{remark}")
     print_line(f"default  {policy.default}; read-only calls are allowed")
     if policy.locked:
         print_line(f"locked   {policy.locked}")

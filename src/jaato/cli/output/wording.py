@@ -28,7 +28,7 @@ from jaato.protocol.events import (
     WorkspaceFilesChanged,
 )
 from jaato.protocol.messages import ToolResult, Usage
-from jaato.protocol.specs import SandboxView
+from jaato.protocol.specs import SandboxView, Waypoint
 from jaato.settings.budgets import format_amount, format_count, price_text
 from jaato.tools.permissions.access import access_text
 
@@ -71,6 +71,11 @@ def event_lines(event: Event, width: int, *, verbose: bool) -> Iterator[Line]:
             yield f"background task {event.task_id} ({event.tool}): {event.status}", "dim"
 
 
+def is_by_agent(waypoint: Waypoint) -> bool:
+    """Whether the agent made it for itself. Those of the user are shown by the command that makes them."""
+    return waypoint.owner == "model" and not waypoint.ceiling
+
+
 def progress_lines(event: Event, width: int) -> Iterator[Line]:
     """The lines for plans, waypoints and changed files."""
     match event:
@@ -79,7 +84,7 @@ def progress_lines(event: Event, width: int) -> Iterator[Line]:
             done = sum(step.status in ("completed", "skipped") for step in steps)
             now = next((step.description for step in steps if step.status == "in_progress"), event.plan.title)
             yield one_line(f"plan {done}/{len(steps)}: {now}", width), "blue"
-        case WaypointUpdated():
+        case WaypointUpdated() if event.action == "restored" or is_by_agent(event.waypoint):
             text = f"waypoint {event.waypoint.id} {event.action}: {event.waypoint.description}"
             yield one_line(text, width), "blue"
         case WorkspaceFilesChanged() if len(event.files) + event.more > 1:

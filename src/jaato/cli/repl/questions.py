@@ -37,8 +37,8 @@ KEYS = "y yes · n no · a always · t this turn · i until idle · once · neve
 CALL_KEYS = "y yes · n no · never · e edit · v view · c TEXT · ? help"
 HELP = """y      allow this call                 n      deny this call
 a      always allow calls like this    never  always deny calls like this
-t      allow it for this turn          i      allow it until the agent is idle
-once   allow exactly this call, once   all    allow all pending requests
+t      allow them for this turn        i      allow them until the agent is idle
+once   allow this call, as y does      all    allow all pending requests
 e      edit the arguments first        c TEXT deny, with a comment for the agent
 v      view the whole call first"""
 
@@ -217,6 +217,8 @@ class Questions:
             self._console.note(json.dumps(question.arguments, ensure_ascii=False))
             self._ask(EDIT_PROMPT)
             return None
+        if word not in ("", "?", "help", "/help"):
+            self._console.note(f"{one_line(line, 60)!r} is no answer:", "yellow")
         self._console.note(HELP)
         self._ask("allow? ")
         return None

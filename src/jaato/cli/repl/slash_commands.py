@@ -29,7 +29,16 @@ if TYPE_CHECKING:
     from jaato.protocol.commands import SessionCreate
     from jaato.protocol.events import TurnCompleted
 
-ALIASES = {"quit": "exit", "?": "help", "": "help", "clear": "new", "cost": "usage", "status": "session"}
+ALIASES = {
+    "quit": "exit",
+    "?": "help",
+    "": "help",
+    "clear": "new",
+    "cost": "usage",
+    "status": "session",
+    "models": "model",
+    "rewind": "undo",
+}
 AT_REST = {"model", "new", "resume", "fork", "continue", "delete-session"}
 """Commands that are not available during a turn."""
 MAX_MODELS = 40
@@ -128,7 +137,7 @@ async def help_command(context: CommandContext, _rest: str) -> None:
     for command in context.session.state.commands:
         if command.name not in COMMANDS:
             text = " ".join(filter(None, [command.parameters, command.description]))
-            context.console.note(one_line(f"/{command.name:<15} {text}", context.console.width))
+            context.console.note(f"/{command.name:<15} {one_line(text, context.console.width - 17)}")
 
 
 async def tools_command(context: CommandContext, rest: str) -> None:
@@ -218,7 +227,7 @@ async def usage_command(context: CommandContext, rest: str) -> None:
         f"session: {usage_text(state.usage)}, {price_text(cost)}, {format_count(state.turns, 'turn')}"
     )
     if context.output.turns:
-        context.console.note(f"here:    {summary_line(context.output.turns, state.session_id)}")
+        context.console.note(f"client:  {summary_line(context.output.turns, state.session_id)}")
     agent = state.agents.get(state.root_agent_id)
     if agent is not None:
         used, limit = agent.context_tokens, agent.context_limit
@@ -336,7 +345,9 @@ async def sessions_command(context: CommandContext, _rest: str) -> None:
     found = await context.client.list(context.session.state.workspace, 20)
     for row in found.sessions:
         mark = "*" if row.id == context.session.id else " "
-        context.console.note(f"{mark} {row.id}  {row.updated_at[:16]}  {row.model}  {row.name or ''}")
+        head = f"{mark} {row.id}  {row.updated_at[:16].replace('T', ' ')}  {row.model}  "
+        title = one_line(row.name or row.description or "", max(20, context.console.width - len(head)))
+        context.console.note(f"{head}{title}".rstrip())
 
 
 async def new_command(context: CommandContext, rest: str) -> None:
@@ -361,7 +372,7 @@ async def resume_command(context: CommandContext, rest: str) -> None:
     """/resume"""
     if not rest:
         await sessions_command(context, "")
-        context.console.note("Choose one: /resume ID")
+        context.console.note("Choose one: /resume ID, or the beginning of an ID")
         return
     try:
         await switch_to(context, rest)

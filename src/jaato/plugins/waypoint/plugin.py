@@ -231,12 +231,12 @@ def render_info(found: dict[str, Any]) -> str:
     parts = [
         f"{found['waypoint_id']}  {found['description']}",
         f"  owner {found['owner']}, made {found['created_at'] or 'at the start'}, after {found['parent'] or 'nothing'}",
-        f"  then: {format_count(found['message_count'], 'message')}, turn {found['turn_index']}",
+        f"  made after {format_count(found['message_count'], 'message')}, in turn {found['turn_index']}",
     ]
     if found["preview"]:
-        parts.append(f"  last said: {found['preview']}")
+        parts.append(f"  last message: {found['preview']}")
     if found["children"]:
-        parts.append(f"  went on to {', '.join(found['children'])}")
+        parts.append(f"  followed by {', '.join(found['children'])}")
     if "note" in found:
         parts.append(f"  {found['note']}")
     parts += [f"  {one['path']}: would be {one['change']}" for one in effects["changed"]]

@@ -56,7 +56,7 @@ KEYS: Mapping[str, Sequence[tuple[str, str]]] = {
     "Question (after Tab)": (
         ("y n", "allow, deny"),
         ("a N", "always allow, never allow calls like this"),
-        ("t i o", "for this turn, until the agent is idle, exactly this call once"),
+        ("t i o", "for this turn, until the agent is idle, this call (as y)"),
         ("A", "allow all that wait"),
         ("e c", "edit the arguments, deny with a comment"),
         ("v", "view the whole call, unabridged"),
