@@ -13,8 +13,8 @@ from jaato.server.auth.gate import send_refusal
 from jaato.server.auth.identity import KEY, Admission
 from jaato.server.http.asgi import Receive, Refused, Scope, Send, body_of, values
 from jaato.server.openai.errors import RequestError, error_body, refusal_of_error
+from jaato.server.openai.idempotency import attempt_of
 from jaato.server.openai.models import Models
-from jaato.server.openai.repeats import attempt_of
 from jaato.server.openai.requests import parse_request
 from jaato.server.openai.tasks import TaskAnswer, header_value, is_task
 from jaato.server.openai.turns import Chat, TurnAnswer

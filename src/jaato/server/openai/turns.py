@@ -33,8 +33,8 @@ from jaato.server.in_memory import connect_in_memory
 from jaato.server.openai.answer import AnswerFold, Piece
 from jaato.server.openai.branches import ONCE, find_place, sent_exchanges
 from jaato.server.openai.errors import RequestError, refusal_of, refusal_of_error
+from jaato.server.openai.idempotency import Attempt, Repeated, find_repeated, find_session, replay
 from jaato.server.openai.models import Choice
-from jaato.server.openai.repeats import Attempt, Repeated, find_repeated, find_session, replay
 from jaato.server.openai.requests import ChatRequest, history_of, read_files
 from jaato.server.openai.wire import Outcome
 from jaato.server.sessions.hub import Hub

@@ -19,7 +19,7 @@ from tests.cli.warm import warm
 from jaato.client import state
 from jaato.protocol.events import MessageUser, ToolCallStart
 from jaato.providers.scripted import ScriptedCall, Step
-from jaato.server.openai import repeats
+from jaato.server.openai import idempotency
 from jaato.settings import environment
 
 CHATS: dict[str, dict[str, str]] = {
@@ -180,7 +180,7 @@ def test_one_of_two_clients_of_a_key_leaves(tmp_path: Path) -> None:
 def test_a_request_after_another_that_said_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A repeated request without a key gets no answer that was given long before, compared with the timeout of its client: its
     own first attempt has begun no turn."""
-    monkeypatch.setattr(repeats, "MARGIN_S", -900.0)
+    monkeypatch.setattr(idempotency, "MARGIN_S", -900.0)
 
     async def main() -> None:
         async with serving(
@@ -215,7 +215,7 @@ def test_a_turn_that_is_longer_than_the_state(tmp_path: Path, monkeypatch: pytes
 
 def test_a_message_before_many_of_subagents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The turn of a repeated request is found behind any number of messages to subagents."""
-    monkeypatch.setattr(repeats, "PAGE", 1)
+    monkeypatch.setattr(idempotency, "PAGE", 1)
 
     async def main() -> None:
         look = Step(calls=[ScriptedCall("delegate", {"task": "Look."})])
