@@ -166,6 +166,18 @@ def test_continuing(desk: CliEnvironment) -> None:
     assert "1 turn so far" in made.stderr
 
 
+def test_continuing_after_an_empty_session(desk: CliEnvironment) -> None:
+    """--continue passes over sessions that were opened and left without a message, unless they have a name."""
+    script = desk.script(say("one"), say("two"))
+    desk.run("run", *script, "hi")
+    desk.run("chat", *script, "--mode", "plan", stdin="")
+    for command in (("chat", "--continue"), ("chat", "--continue", "--no-daemon")):
+        assert "1 turn so far" in desk.run(*command, stdin="").stderr
+    assert "hi" in desk.run("context").stdout
+    desk.run("chat", *script, "--name", "later", stdin="")
+    assert "later" in desk.run("chat", "--continue", stdin="").stderr
+
+
 def test_what_the_model_writes_cannot_drive_the_terminal(desk: CliEnvironment) -> None:
     """Escape sequences in answers, arguments and questions do not reach a terminal; a pipe gets the bytes."""
     evil = "\x1b]0;owned\x07\x1b[2Jhello\u202e"

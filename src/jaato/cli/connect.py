@@ -208,5 +208,5 @@ async def find_busy_session(client: AsyncClient, creation: SessionCreate) -> str
     """The session to attach to where `creation` would resume one that is at work; None if it would create one."""
     if not creation.resume:
         return creation.session_id or None
-    newest = (await client.list(creation.workspace, 1)).sessions
-    return newest[0].id if newest else None
+    found = (await client.list(creation.workspace)).sessions
+    return min(found, key=lambda row: not row.busy).id if found else None

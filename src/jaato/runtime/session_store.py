@@ -19,6 +19,8 @@ from jaato.tools.redaction.redactor import Redactor
 
 FIRST_EVENTS = 8
 """The first message is among these."""
+MAX_EMPTY = 20
+"""How many of the newest sessions are looked at for one to continue."""
 MAX_TITLE_CHARS = 100
 
 
@@ -45,10 +47,27 @@ def load_requested_session(
         return load_session(store, options.session, str(workspace), secrets)
     if not options.resume:
         return None
-    newest = store.sessions(str(workspace), limit=1)
-    if not newest:
-        raise SessionNotFound(f"No session has worked in {workspace} yet; begin one without --continue.")
-    return load_session(store, newest[0].id, secrets=secrets)
+    return load_session(store, find_newest_session(store, str(workspace)), secrets=secrets)
+
+
+def find_newest_session(store: Store, workspace: str) -> str:
+    """The id of the newest session of a workspace with a message or a name, else of the newest: one that was opened and left
+    again is no session to continue. Raises `SessionNotFound` without any."""
+    rows = store.sessions(workspace, limit=MAX_EMPTY)
+    if not rows:
+        raise SessionNotFound(
+            f"No session has worked in {workspace} yet; `jaato sessions list --all` lists those of other directories."
+        )
+    begun = (row.id for row in rows if row.name or row.last_seq > FIRST_EVENTS or has_message(store, row.id))
+    return next(begun, rows[0].id)
+
+
+def has_message(store: Store, session_id: str) -> bool:
+    """Whether a message of the user is among the first events of a session."""
+    try:
+        return any(isinstance(event, MessageUser) for event in islice(store.read(session_id), FIRST_EVENTS))
+    except StoreError:
+        return False  # it was deleted meanwhile
 
 
 def load_session(

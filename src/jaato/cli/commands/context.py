@@ -15,14 +15,13 @@ from jaato.agent.state import SessionState, State
 from jaato.cli.arguments.values import workspace_of
 from jaato.cli.commands.sessions import session_of
 from jaato.cli.output.console import print_json, print_line
-from jaato.errors import SessionNotFound
 from jaato.protocol.specs import ToolSpec
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.runtime.plugins.setup import create_registry
 from jaato.runtime.secrets import collect_secrets
 from jaato.runtime.session_factory import context_limits
 from jaato.runtime.session_options import SessionOptions, settings_for
-from jaato.runtime.session_store import open_existing_store
+from jaato.runtime.session_store import find_newest_session, open_existing_store
 from jaato.settings import Settings
 
 
@@ -65,10 +64,7 @@ def find_session(store: Store, text: str | None, workspace: Path) -> str:
     """The id of a session, by default of the newest of the workspace. Raises `SessionNotFound`."""
     if text:
         return session_of(store, text, workspace)
-    newest = store.sessions(str(workspace), limit=1)
-    if not newest:
-        raise SessionNotFound(f"No session has worked in {workspace} yet; name one of another workspace.")
-    return newest[0].id
+    return find_newest_session(store, str(workspace))
 
 
 def describe_session(

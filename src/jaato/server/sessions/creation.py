@@ -18,6 +18,7 @@ from jaato.protocol.frames import Opened
 from jaato.protocol.ids import id_of
 from jaato.protocol.specs import ModelSettings
 from jaato.runtime.session_options import Progress, SessionOptions
+from jaato.runtime.session_store import find_newest_session
 from jaato.runtime.user_commands import keep_mode
 from jaato.server.sessions.hub import Hub
 from jaato.server.sessions.idempotency import remember
@@ -95,10 +96,7 @@ def find_stored_session(store: Store, command: SessionCreate) -> str | None:
             return store.find(command.session_id)
     if not command.resume:
         return None
-    newest = store.sessions(workspace, limit=1)
-    if not newest:
-        raise SessionNotFound(f"No session has worked in {workspace} yet; begin one without --continue.")
-    return newest[0].id
+    return find_newest_session(store, workspace)
 
 
 def workspace_of(text: str) -> Path:
