@@ -34,7 +34,7 @@ from jaato.protocol.events import EventBase
 from jaato.protocol.events.state import State
 from jaato.protocol.frames import Sessions
 from jaato.storage.sqlite import SqliteStore
-from jaato.tui.questions.panel import GUARD_S
+from jaato.tui.questions.dialogs import GUARD_S
 
 TIMEOUT_S = 60.0
 

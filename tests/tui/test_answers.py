@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,11 @@ from textual import events
 from textual.widgets import TextArea
 
 from jaato.client.state import apply
+from jaato.protocol.commands import PermissionResponse
 from jaato.protocol.events import PermissionRequested
 from jaato.tui.lines_view import LinesView
 from jaato.tui.questions import panel
+from jaato.tui.questions.dialogs import ConfirmDialog
 from jaato.tui.questions.lines import drop_heads
 from jaato.tui.transcript.lines import shorten_path
 
@@ -420,3 +424,55 @@ async def test_edited_arguments_have_all_keys_that_came_before(work: Path) -> No
             one.app.post_message(events.Key(key, character))
         await one.see("Over.")
     assert (work / "two").exists()
+
+
+async def test_what_is_pasted_at_a_question_goes_into_the_prompt(work: Path) -> None:
+    """It answers nothing, and is not lost."""
+    steps = [call("run", command="touch made", need=["write"]), say("Over.")]
+    async with studio(work, steps=steps) as one:
+        await one.send("go")
+        await one.answer("v")
+        one.app.post_message(events.Paste("yes\nnow"))
+        await one.wait(lambda: one.app.view.prompt.text == "yes\nnow")
+        assert one.panel.current is not None
+        one.app.view.prompt.clear_message()
+        await one.answer("n")
+        await one.see("Over.")
+
+
+async def test_a_dialog_says_when_its_question_waits_no_longer(work: Path) -> None:
+    """Another client answers while the arguments are edited: what is typed stays until the dialog is left, and runs nothing."""
+    steps = [call("run", command="touch one", need=["write"]), say("Over.")]
+    async with studio(work, steps=steps) as one:
+        await one.send("go")
+        await one.answer("e")
+        await one.see("Ctrl+S runs")
+        await one.app.link.client.ask(
+            PermissionResponse(
+                session_id=one.app.link.session.id,
+                question_id=one.app.link.questions[0].question_id,
+                answer="n",
+            )
+        )
+        await one.see("waits no longer")
+        await one.press("ctrl+s")
+        await one.see("already answered: no", "Over.")
+    assert not (work / "one").exists()
+
+
+async def test_what_is_typed_when_a_dialog_appears_confirms_nothing(work: Path) -> None:
+    """A client that asks before a download, while a message is typed: the characters go into the prompt, until a pause."""
+    async with studio(work, steps=[say("x")]) as one:
+        asked = asyncio.create_task(one.app.confirm("Download 3 GB?"))
+        await one.see("Download 3 GB?")
+        dialog = one.app.screen
+        assert isinstance(dialog, ConfirmDialog)
+        dialog._since = time.monotonic() + 3_600
+        for key in "yn":
+            one.app.post_message(events.Key(key, key))
+        await one.wait(lambda: one.app.view.prompt.text == "yn")
+        assert not asked.done()
+        dialog._since = 0.0
+        await one.press("y")
+        assert await asked
+        one.app.view.prompt.clear_message()

@@ -13,7 +13,7 @@ import pexpect
 from tests.cli.environment import CliEnvironment, call, say
 from tests.tui.terminal import desk_with_runtime, expect_all, leave, terminal
 
-from jaato.tui.questions.panel import GUARD_S
+from jaato.tui.questions.dialogs import GUARD_S
 
 
 def test_it_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:

@@ -273,16 +273,6 @@ async def test_the_path_of_an_image_attaches_it(work: Path) -> None:
         await one.see("[a picture.png]", "seen.")
 
 
-async def test_joined_characters_are_typed(work: Path) -> None:
-    """An emoji of several characters, and words of some scripts, have the invisible ones that join and separate them."""
-    typed = "👩\u200d💻 می\u200cکنم"
-    async with studio(work, steps=[say("x")]) as one:
-        for character in typed:
-            one.app.post_message(events.Key(character, character))
-        await one.wait(lambda: one.app.view.prompt.text == typed)
-        one.app.view.prompt.clear_message()
-
-
 async def test_two_clients_of_a_directory_have_a_draft_each(work: Path) -> None:
     """What one of two clients at once keeps never replaces the other's draft; each is there again at the next starts, the newest
     first."""

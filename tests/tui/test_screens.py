@@ -270,7 +270,7 @@ async def test_hints_name_the_keys_as_they_are_bound(work: Path) -> None:
     path.write_text(json.dumps({"keys": keys}))
     steps = [call("run", command="sleep 600"), say("Over.")]
     async with studio(work, steps=steps, size=(120, 40)) as one:
-        await one.see("F8 shows the keys", "F8 keys", "binds keys for what does not exist: app.sesions")
+        await one.see("F8 shows the keys", "F8 keys", "tui.json: app.sesions does not exist")
         await one.press("f8")
         await one.see("F10, Ctrl+Y", "Ctrl+L", "Shift+Enter, Ctrl+J", "PageUp, PageDown")
         await one.press("f8")
@@ -280,6 +280,52 @@ async def test_hints_name_the_keys_as_they_are_bound(work: Path) -> None:
         await one.rest()
         await one.press("ctrl+p")
         await one.see("stop one (F7)")
+        await one.press("escape")
+
+
+async def test_what_cannot_be_used_of_the_preferences_is_reported(work: Path) -> None:
+    """A theme, an entry, a key that does not exist, that types a character, that two have; the others are used."""
+    path = work.parent / "home" / ".config" / "jaato" / "tui.json"
+    path.parent.mkdir(parents=True)
+    keys = {
+        "app.keys": "?",
+        "app.stop": "ctrl+",
+        "app.tasks": "F3, f7",
+        "transcript.next": "j",
+        "app.popup": 6,
+    }
+    path.write_text(json.dumps({"theme": "night", "mouse": 1, "color": "red", "keys": keys}))
+    async with studio(work, steps=[say("x")]) as one:
+        await one.see(
+            'there is no theme "night"', '"mouse" must be', 'no entry "color"', "app.keys cannot have ?"
+        )
+        await one.see(
+            'app.stop has no key "ctrl+"', "app.popup has no key 6", "app.tasks and app.sessions have"
+        )
+        assert "transcript.next" not in one.screen
+        await one.press("f7")
+        await one.see("Background tasks")
+        await one.press("escape")
+    path.write_text('{"keys": ["f3"]}')
+    async with studio(work, steps=[say("x")]) as one:
+        await one.see('"keys" must be an object')
+
+
+async def test_the_keys_of_the_prompt_can_be_bound(work: Path) -> None:
+    """Enter begins a line and another key sends; a key of the editor itself becomes the client's; Ctrl+Q is none."""
+    path = work.parent / "home" / ".config" / "jaato" / "tui.json"
+    path.parent.mkdir(parents=True)
+    keys = {"prompt.send": "Ctrl+S", "prompt.newline": "enter", "app.unfold": "Ctrl+E"}
+    path.write_text(json.dumps({"keys": keys}))
+    async with studio(work, steps=[call("run", command="echo a; echo b"), say("Over.")]) as one:
+        await one.press("a", "enter", "b", "ctrl+q")
+        assert one.app.view.prompt.text == "a\nb"
+        await one.press("ctrl+s")
+        await one.see("Over.")
+        await one.press("ctrl+e")
+        await one.see("│ command: echo a; echo b")
+        await one.press("f1")
+        await one.see("Ctrl+S                send")
         await one.press("escape")
 
 

@@ -95,6 +95,8 @@ def test_a_diff_is_shown_side_by_side_where_it_is_wide() -> None:
     wide = lines_of(lay_out_diff(diff, 120, LOOKS))
     assert any("- two" in line and "+ 2" in line and line.startswith("2") for line in wide)
     assert all(len(line) <= 120 for line in wide)
+    cjk = lay_out_diff(diff.replace("three", "世界" * 8), 120, LOOKS)
+    assert {strip.text.count("│") for strip in cjk if "世" in strip.text} == {1}
 
 
 def test_no_part_of_a_change_is_cut() -> None:

@@ -22,7 +22,6 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Input, TextArea
 
-from jaato.cli.output.console import one_line
 from jaato.errors import JaatoError
 from jaato.protocol.events import SessionInfo
 from jaato.protocol.events.state import State
@@ -81,7 +80,7 @@ SCREENS = {
 TEXTS = {"usage": USAGE, "permissions": PERMISSIONS, "pins": PINS}
 
 
-class FullScreenClient(App[int]):
+class FullScreenClient(App[int], inherit_bindings=False):
     """The full-screen client of one session."""
 
     TITLE = "jaato"
@@ -118,16 +117,17 @@ class FullScreenClient(App[int]):
         )
         self.preferences = preferences
         self.memory = memory
-        if preferences.theme in self.available_themes:
-            self.theme = preferences.theme
-        self.set_keymap(preferences.keys)
+        self.theme = preferences.choose_theme(self.available_themes)
         bindings = [
             one
             for kind in (FullScreenClient, Prompt, Transcript)
             for one in kind.BINDINGS
             if isinstance(one, Binding)
         ]
-        self.names = KeyNames({one.id: one.key for one in bindings if one.id}, preferences.keys)
+        keys = {one.id: one.key for one in bindings if one.id}
+        bound = preferences.choose_keys(keys)
+        self.set_keymap(bound)
+        self.names = KeyNames(keys, bound)
         self.link = Link(
             connection, self.schedule_frame, lambda: self.size.width, self.names, memory.attachments
         )
@@ -194,13 +194,8 @@ class FullScreenClient(App[int]):
         link = self.link
         is_here = bool(link.client.welcome.state_dir or link.client.in_process)
         self.view.area.workspace = Path(link.session.state.workspace) if is_here else None
-        for line in self.memory.attachments.restore():
+        for line in [*self.memory.attachments.restore(), *self.preferences.problems]:
             link.conversation.note(line, "yellow")
-        if self.preferences.problem:
-            link.conversation.note(self.preferences.problem, "yellow")
-        if unknown := ", ".join(self.names.unknown):
-            text = f"tui.json binds keys for what does not exist: {one_line(unknown, 200)}. The guide has the names."
-            link.conversation.note(text, "yellow")
         self.view.show_session()
 
     async def confirm(self, text: str) -> bool:
@@ -208,6 +203,10 @@ class FullScreenClient(App[int]):
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.push_screen(ConfirmDialog(text), lambda yes: answer.set_result(bool(yes)))
         return await answer
+
+    def on_confirm_dialog_typed(self, event: ConfirmDialog.Typed) -> None:
+        """Put a character that was no answer into the prompt."""
+        self.view.prompt.insert(event.text)
 
     def _hang_up(self, loop: asyncio.AbstractEventLoop, *_signal: object) -> None:
         """Leave; when the terminal was closed, nothing more is written to it, as each write would fail."""

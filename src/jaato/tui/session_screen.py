@@ -150,8 +150,8 @@ class SessionScreen(Screen[None]):
             self.prompt.focus()
 
     def on_paste(self, event: events.Paste) -> None:
-        """Put what is pasted in the conversation into the prompt."""
-        if self.transcript.has_focus:
+        """Put what is pasted elsewhere into the prompt: in a question it is no answer."""
+        if not self.prompt.has_focus:
             event.stop()
             self.prompt.post_message(events.Paste(event.text))
             self.prompt.focus()

@@ -7,6 +7,8 @@ from jaato.protocol.events import ClarificationResolved, PermissionResolved
 
 MAX_NAME_CHARS = 80
 MAX_ANSWER_CHARS = 300
+ANSWERED = "answered"
+"""What the server has for the answer to questions of the agent."""
 ANSWER_WORDS = {
     "y": "yes",
     "n": "no",
@@ -38,4 +40,5 @@ def other_answer_text(event: PermissionResolved | ClarificationResolved) -> str:
 
 def late_answer_text(by: str, answer: str) -> str:
     """The line for an answer that came after that of another client."""
-    return f"{one_line(by, MAX_NAME_CHARS) or 'Another client'} already answered: {answer_words(answer)}"
+    words = "" if answer == ANSWERED else f": {answer_words(answer)}"
+    return f"{one_line(by, MAX_NAME_CHARS) or 'Another client'} already answered{words}"

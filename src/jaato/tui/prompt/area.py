@@ -23,9 +23,9 @@ from jaato.tui.prompt.memory import Memory
 
 DRAFT_S = 0.7
 """How long after the last key the draft is kept in its file."""
-BUSY_TITLE = " Enter: at the agent's next pause · {prompt.queue}: after the turn "
-QUEUED_TITLE = " Enter: at the agent's next pause · {prompt.take_back}: take the queued message back "
-LOW_BUSY_TITLE = "Enter: next pause · {prompt.queue}: turn's end"
+BUSY_TITLE = " {prompt.send}: at the agent's next pause · {prompt.queue}: after the turn "
+QUEUED_TITLE = " {prompt.send}: at the agent's next pause · {prompt.take_back}: take the queued message back "
+LOW_BUSY_TITLE = "{prompt.send}: next pause · {prompt.queue}: turn's end"
 LOW_QUEUED_TITLE = "{prompt.take_back}: take the queued one back"
 
 
@@ -65,7 +65,8 @@ class PromptArea(Vertical):
         yield Prompt(self.memory, id="prompt")
 
     def on_mount(self) -> None:
-        """Show the draft."""
+        """Show the draft; a key that the user has bound is no longer the editor's."""
+        self.prompt.release_keys(self._names.bound)
         if draft := self.memory.open_draft(self._draft_key):
             self.prompt.put(draft)
 
@@ -96,7 +97,8 @@ class PromptArea(Vertical):
     def close(self) -> None:
         """Keep the draft, and stop what runs."""
         self._stop_listing.set()
-        self.keep_draft()
+        if self.is_mounted:
+            self.keep_draft()
 
     def remember(self, text: str) -> None:
         """Remember a message that was taken out of the prompt."""

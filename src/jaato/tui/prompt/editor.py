@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 
 from textual import events
@@ -11,9 +12,9 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from jaato.cli.arguments.values import strip_message
-from jaato.cli.output.console import one_line, printable
+from jaato.cli.output.console import one_line
 from jaato.errors import ConfigError
-from jaato.tui.fields import TextField
+from jaato.tui.fields import TextField, clean_paste, stop_event
 from jaato.tui.prompt.external_editor import ExternalEditor
 from jaato.tui.prompt.memory import Memory
 from jaato.tui.prompt.pastes import Pastes, find_image, find_last_fold
@@ -21,8 +22,6 @@ from jaato.tui.prompt.pastes import Pastes, find_image, find_last_fold
 UNCHANGED = (
     "The editor has changed nothing. One that returns at once needs an option to wait: EDITOR='code --wait'."
 )
-JOINERS = ("\u200c", "\u200d")
-"""The characters that separate and join letters and emojis: typed ones, though they are not printable by themselves."""
 
 
 class Prompt(TextField):
@@ -35,6 +34,7 @@ class Prompt(TextField):
     Prompt.-working { border-top: solid $text-warning; border-bottom: solid $text-warning; border-title-color: $foreground; }
     """
     BINDINGS = [
+        Binding("enter", "send", "Send", show=False, id="prompt.send"),
         Binding("shift+enter,ctrl+j,alt+enter", "newline", "New line", show=False, id="prompt.newline"),
         Binding("pageup", "app.scroll(-1)", "Scroll up", show=False),
         Binding("pagedown", "app.scroll(1)", "Scroll down", show=False),
@@ -120,48 +120,44 @@ class Prompt(TextField):
         self._pastes.clear()
         self.load_text("")
 
+    def release_keys(self, keys: Iterable[str]) -> None:
+        """Leave keys that the editor has by itself to what the user has bound them to."""
+        for key in keys:
+            own = self._bindings.key_to_bindings.get(key, [])
+            if not any(binding.id for binding in own):
+                self._bindings.key_to_bindings.pop(key, None)
+
     # --- keys ----------------------------------------------------------------------------------------------------
 
     async def _on_paste(self, event: events.Paste) -> None:
         """Insert a paste, a long one as its fold."""
-        event.stop()
-        event.prevent_default()
-        text = printable(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        stop_event(event)
+        text = clean_paste(event.text)
         if (path := find_image(text)) is not None:
             self.post_message(self.ImagePasted(path))
             return
-        self.insert(self._pastes.fold(text))
+        self.paste(self._pastes.fold(text))
 
     async def _on_key(self, event: events.Key) -> None:
         """Send, complete, and go through the history."""
         moves = {"up": "up", "down": "down", "tab": "take", "escape": "close"}
         if self.completing and event.key in moves:
-            self.stop_key(event)
+            stop_event(event)
             self.post_message(self.Moved(moves[event.key]))
             return
         match event.key:
-            case "enter":
-                self.stop_key(event)
-                self._enter()
             case "up" if self.cursor_at_first_line and not self.selected_text:
                 self._recall(event, self.memory.earlier(self.message))
             case "down" if self.cursor_at_last_line and not self.selected_text:
                 self._recall(event, self.memory.later())
             case "backspace" if self._remove_fold():
-                self.stop_key(event)
+                stop_event(event)
             case "ctrl+d" if not self.text:
-                self.stop_key(event)
+                stop_event(event)
                 await self.run_action("app.quit")
-            case _ if event.character in JOINERS:
-                self.stop_key(event)
-                self.insert(event.character or "")
 
-    def stop_key(self, event: events.Key) -> None:
-        """Let no other handler have a key."""
-        event.stop()
-        event.prevent_default()
-
-    def _enter(self) -> None:
+    def action_send(self) -> None:
+        """Send the message; after a backslash begin a line."""
         row, column = self.cursor_location
         line = self.document.get_line(row)
         if line[:column].endswith("\\"):
@@ -217,7 +213,7 @@ class Prompt(TextField):
         await self._edited.wait()
 
     def _recall(self, event: events.Key, text: str | None) -> None:
-        self.stop_key(event)
+        stop_event(event)
         if text is not None:
             self.recall(text)
 

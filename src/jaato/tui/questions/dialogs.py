@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import time
+from typing import Any, TypeVar
 
 from rich.text import Text
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
+from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static, TextArea
 
@@ -18,6 +21,10 @@ from jaato.protocol.events import ClarificationQuestion, PermissionRequested
 from jaato.tui.fields import LineField, TextField
 from jaato.tui.transcript.lines import clean
 
+Reply = TypeVar("Reply")
+GUARD_S = 0.5
+"""How long a question is visible before a key answers it: a key that comes sooner was meant for the prompt, or for the
+question before."""
 DIALOG_CSS = """
 {name} {{ align: center middle; background: $background 60%; }}
 {name} > Vertical {{ width: 90%; max-width: 110; height: auto; max-height: 90%; border: round $primary;
@@ -30,17 +37,24 @@ DIALOG_CSS = """
 
 
 class ConfirmDialog(ModalScreen[bool]):
-    """Asks for a yes or no."""
+    """Asks for a yes or no. It may appear while a message is typed: characters that come in the first half second, or as soon
+    after such a one, are no answer."""
 
     CSS = DIALOG_CSS.format(name="ConfirmDialog")
-    BINDINGS = [
-        Binding("y", "dismiss(True)", "Yes"),
-        Binding("n,escape", "dismiss(False)", "No"),
-    ]
+    BINDINGS = [Binding("escape", "dismiss(False)", "No")]
+
+    class Typed(Message):
+        """A character that is no answer, and belongs into the prompt."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self._text = text
+        self._since = time.monotonic()
+        """When it has appeared, or the last character came that is no answer."""
 
     def compose(self) -> ComposeResult:
         """What is asked."""
@@ -48,15 +62,41 @@ class ConfirmDialog(ModalScreen[bool]):
             box.border_subtitle = "y yes · n no"
             yield Static(Text(clean(visible(self._text))))
 
+    def on_key(self, event: events.Key) -> None:
+        """Answer, or pass on what is typed."""
+        is_answer = time.monotonic() - self._since >= GUARD_S
+        if is_answer and event.key in ("y", "n"):
+            self.dismiss(event.key == "y")
+        elif event.is_printable and not is_answer:
+            self._since = time.monotonic()
+            self.post_message(self.Typed(event.character or ""))
 
-class CommentDialog(ModalScreen[str | None]):
-    """Asks for the comment of a denial; None when it is left."""
+
+class AnswerDialog(ModalScreen[Reply | None]):
+    """Takes the answer to a question; None when it is left."""
+
+    BINDINGS = [Binding("escape", "leave", "Back")]
+
+    def __init__(self, question_id: str) -> None:
+        super().__init__()
+        self.question_id = question_id
+
+    def action_leave(self) -> None:
+        """Go back to the question."""
+        self.dismiss(None)
+
+    def show_settled(self) -> None:
+        """Say that the question waits no longer, for who has not finished the answer."""
+        self.query_one(Vertical).border_subtitle = "The question waits no longer · Esc back"
+
+
+class CommentDialog(AnswerDialog[str]):
+    """Asks for the comment of a denial."""
 
     CSS = DIALOG_CSS.format(name="CommentDialog")
-    BINDINGS = [Binding("escape", "dismiss(None)", "Back")]
 
     def __init__(self, question: PermissionRequested) -> None:
-        super().__init__()
+        super().__init__(question.question_id)
         self._question = question
 
     def compose(self) -> ComposeResult:
@@ -72,26 +112,23 @@ class CommentDialog(ModalScreen[str | None]):
             self.dismiss(event.value.strip())
 
 
-class ArgumentsDialog(ModalScreen[dict[str, Any] | None]):
-    """Edits the arguments of a call as JSON; None when it is left. What was typed is kept in `drafts`."""
+class ArgumentsDialog(AnswerDialog[dict[str, Any]]):
+    """Edits the arguments of a call as JSON. What was typed is kept in `drafts`."""
 
     CSS = (
         DIALOG_CSS.format(name="ArgumentsDialog")
         + "ArgumentsDialog TextArea { height: auto; min-height: 1; max-height: 65vh; border: none; }"
     )
-    BINDINGS = [
-        Binding("escape", "leave", "Back"),
-        Binding("ctrl+s,f10", "send", "Run with these", priority=True),
-    ]
+    BINDINGS = [Binding("ctrl+s,f10", "send", "Run with these", priority=True)]
 
     def __init__(self, question: PermissionRequested, drafts: dict[str, str]) -> None:
-        super().__init__()
+        super().__init__(question.question_id)
         self._question = question
         self._drafts = drafts
 
     def compose(self) -> ComposeResult:
         """What is wrong with the arguments, where it is seen on a small terminal, and the arguments."""
-        text = self._drafts.get(self._question.question_id) or format_arguments(self._question.arguments)
+        text = self._drafts.get(self.question_id) or format_arguments(self._question.arguments)
         with Vertical() as box:
             box.border_title = Text(f"Arguments of {one_line(self._question.tool, 60)}")
             box.border_subtitle = "Ctrl+S runs the call with these · Esc back"
@@ -102,7 +139,7 @@ class ArgumentsDialog(ModalScreen[dict[str, Any] | None]):
 
     def action_leave(self) -> None:
         """Keep what was typed, and go back."""
-        self._drafts[self._question.question_id] = self.query_one(TextArea).text
+        self._drafts[self.question_id] = self.query_one(TextArea).text
         self.dismiss(None)
 
     def action_send(self) -> None:
@@ -119,7 +156,7 @@ class ArgumentsDialog(ModalScreen[dict[str, Any] | None]):
         if not isinstance(arguments, dict):
             self._show_problem("The arguments must be a JSON object: {…}.")
             return
-        self._drafts.pop(self._question.question_id, None)
+        self._drafts.pop(self.question_id, None)
         self.dismiss(arguments)
 
     def _show_problem(self, text: str) -> None:
@@ -136,8 +173,8 @@ def format_arguments(arguments: dict[str, Any]) -> str:
     )
 
 
-class ClarificationForm(ModalScreen[list[str | None] | None]):
-    """The agent's questions, a field for each; None when it is left. What was typed is kept in `drafts`."""
+class ClarificationForm(AnswerDialog[list[str | None]]):
+    """The agent's questions, a field for each. What was typed is kept in `drafts`."""
 
     CSS = (
         DIALOG_CSS.format(name="ClarificationForm")
@@ -145,7 +182,6 @@ class ClarificationForm(ModalScreen[list[str | None] | None]):
         + "ClarificationForm .question { height: auto; margin-top: 1; }"
     )
     BINDINGS = [
-        Binding("escape", "leave", "Back"),
         Binding("ctrl+s,f10", "send", "Send", priority=True),
         Binding("enter", "next", "Next", show=False, priority=True),
         Binding("down,tab", "app.focus_next", "Next", show=False, priority=True),
@@ -155,13 +191,13 @@ class ClarificationForm(ModalScreen[list[str | None] | None]):
     ]
 
     def __init__(self, question: ClarificationQuestion, drafts: dict[str, list[str]]) -> None:
-        super().__init__()
+        super().__init__(question.question_id)
         self._question = question
         self._drafts = drafts
 
     def compose(self) -> ComposeResult:
         """Each question with its choices and a field."""
-        typed = self._drafts.get(self._question.question_id, [])
+        typed = self._drafts.get(self.question_id, [])
         with Vertical() as box:
             box.border_title = Text("The agent asks")
             box.border_subtitle = "Enter next · Ctrl+S sends all · Esc back"
@@ -217,7 +253,7 @@ class ClarificationForm(ModalScreen[list[str | None] | None]):
 
     def action_leave(self) -> None:
         """Keep what was typed, and go back."""
-        self._drafts[self._question.question_id] = [field.value for field in self.query(Input)]
+        self._drafts[self.question_id] = [field.value for field in self.query(Input)]
         self.dismiss(None)
 
     def action_send(self) -> None:
@@ -231,7 +267,7 @@ class ClarificationForm(ModalScreen[list[str | None] | None]):
             self._send()
 
     def _send(self) -> None:
-        self._drafts.pop(self._question.question_id, None)
+        self._drafts.pop(self.question_id, None)
         replies = [
             parse_reply(one, field.value)
             for one, field in zip(self._question.questions, self.query(Input), strict=True)

@@ -22,15 +22,18 @@ from jaato.abc.asker import Answer
 from jaato.protocol.events import ClarificationQuestion, PermissionRequested
 from jaato.tui.lines_view import LinesView
 from jaato.tui.preferences import KeyNames
-from jaato.tui.questions.dialogs import ArgumentsDialog, ClarificationForm, CommentDialog
+from jaato.tui.questions.dialogs import (
+    GUARD_S,
+    AnswerDialog,
+    ArgumentsDialog,
+    ClarificationForm,
+    CommentDialog,
+)
 from jaato.tui.questions.lines import Question, format_title, lay_out_question, lay_out_whole, list_answers
 from jaato.tui.transcript.lines import make_strip
 from jaato.tui.transcript.looks import Looks
 
 BOLD = Style(bold=True)
-GUARD_S = 0.5
-"""How long a question is visible before a key answers it: a key that comes sooner was meant for the prompt, or for the
-question before."""
 OTHER_LINES = 11
 """Lines of a small terminal for all but the question: its border and keys, the prompt, the status, some conversation."""
 LOW_LINES = 4
@@ -91,6 +94,8 @@ class QuestionPanel(Vertical):
     def ask(self, pending: list[Question], name_of: Callable[[str], str]) -> None:
         """Show the first of the pending questions; nothing without any."""
         known = {one.question_id for one in pending}
+        if isinstance(dialog := self.app.screen, AnswerDialog) and dialog.question_id not in known:
+            dialog.show_settled()
         kept = [one for one in self.pending if one.question_id in known]
         held = {one.question_id for one in kept}
         self.pending = kept + [one for one in pending if one.question_id not in held]
@@ -258,7 +263,3 @@ class QuestionLines(LinesView):
         if self._panel.press(event.character or event.key if event.key != "enter" else "enter"):
             event.stop()
             event.prevent_default()
-
-    def on_paste(self, event: events.Paste) -> None:
-        """What is pasted is no answer."""
-        event.stop()

@@ -21,7 +21,7 @@ from jaato.tui.transcript.looks import Looks
 
 KEYS: Mapping[str, Sequence[tuple[str, str]]] = {
     "Prompt": (
-        ("Enter", "send; in mid-turn, at the agent's next pause"),
+        ("{prompt.send}", "send; in mid-turn, at the agent's next pause"),
         ("{prompt.queue}", "send when the turn has ended"),
         ("{prompt.take_back}", "take a queued message back"),
         ("{prompt.newline}", "new line (also a backslash before Enter)"),

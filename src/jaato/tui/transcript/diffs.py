@@ -120,15 +120,13 @@ def join_sides(old: Row | None, new: Row | None, half: int, digits: int, looks: 
     """One line of both sides."""
     text = Text()
     for row, number in ((old, old.old if old else 0), (new, new.new if new else 0)):
+        if text:
+            text.append("│", looks.dim)
         style = looks.text
         if row is not None and row.mark in "+-":
             style = looks.added if row.mark == "+" else looks.removed
-        content = row.text if row is not None else ""
-        mark = row.mark if row is not None else " "
         text.append(f"{number or '':>{digits}} ", looks.dim)
-        part = Text(f"{mark} {content}", style)
+        part = Text(f"{row.mark} {row.text}" if row is not None else "", style)
         part.append(" " * max(0, half - digits - 1 - part.cell_len), style)
         text.append_text(part)
-        if number == (old.old if old else 0) and len(text.plain) <= half + 1:
-            text.append("│", looks.dim)
     return make_strip(text)
