@@ -31,6 +31,11 @@ def client(desk: CliEnvironment, editor: str, *args: str) -> Iterator[Pane]:
         yield shown
 
 
+def find_leftovers(place: Path) -> list[Path]:
+    """The directories of messages that are or were in an editor."""
+    return [*(place / "tmp").iterdir(), *(place / "home/.local/state/jaato").glob("tui_message*")]
+
+
 def leave(shown: Pane) -> None:
     """Leave with Ctrl+C twice."""
     shown.press("C-c")
@@ -79,7 +84,7 @@ def test_what_an_editor_has_saved_is_kept_when_it_is_killed(tmp_path: Path, edit
         shown.press("C-g")
         shown.see(" edited", "ready")
         leave(shown)
-    assert list((tmp_path / "tmp").iterdir()) == []
+    assert find_leftovers(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -101,7 +106,7 @@ def test_an_editor_that_leaves_no_message_changes_nothing(tmp_path: Path, editor
         shown.wait(lambda screen: error in " ".join(screen.split()))
         shown.see(" draft", "ready")
         leave(shown)
-    assert list((tmp_path / "tmp").iterdir()) == []
+    assert find_leftovers(tmp_path) == []
 
 
 def test_a_closed_terminal_keeps_what_the_editor_has_saved(tmp_path: Path) -> None:
@@ -116,7 +121,7 @@ def test_a_closed_terminal_keeps_what_the_editor_has_saved(tmp_path: Path) -> No
         processes = [one for one in psutil.process_iter() if is_of(tmp_path, one)]
         assert len(processes) > 1
     assert not psutil.wait_procs(processes, timeout=TIMEOUT_S)[1]
-    assert list((tmp_path / "tmp").iterdir()) == []
+    assert find_leftovers(tmp_path) == []
     with client(desk, "echo") as shown:
         shown.see("saved", "ready")
         leave(shown)
@@ -143,6 +148,73 @@ def test_a_client_that_cannot_continue_waits_for_the_editor(tmp_path: Path) -> N
     with client(desk, "echo") as shown:
         shown.see(" edited", "ready")
         leave(shown)
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_the_message_of_a_killed_client_is_found_by_the_next(tmp_path: Path, is_gone: bool) -> None:
+    """kill -9 of the client while its editor runs: once that has ended, the next start has what it has saved, and removes its
+    directory; before, it stays."""
+    desk = CliEnvironment(tmp_path)
+    editor = "trap '' HUP; echo saved >$1; touch begun; until test -e end; do sleep 0.05; done; touch ended"
+    with client(desk, editor) as shown:
+        shown.type("draft")
+        shown.wait(lambda _: "draft" in read_drafts(desk))
+        shown.press("C-g")
+        desk.wait_for("begun")
+        find_client(tmp_path).kill()
+        if is_gone:
+            (desk.work / "end").touch()
+            desk.wait_for("ended")
+        with client(desk, "echo") as again:
+            again.see("draft", "ready")
+            if is_gone:
+                again.see("newest message of Ctrl+R")
+                assert find_leftovers(tmp_path) == []
+                again.press("C-u", "Up")
+                again.see(" saved")
+            else:
+                assert len(find_leftovers(tmp_path)) == 1
+                (desk.work / "end").touch()
+                desk.wait_for("ended")
+            leave(again)
+        with client(desk, "echo") as last:
+            assert find_leftovers(tmp_path) == []
+            leave(last)
+
+
+def test_an_editor_behind_a_script_ends_with_the_client(tmp_path: Path) -> None:
+    """SIGTERM for the client: what the script of the editor has started ends, too, and what that has saved is the draft."""
+    desk = CliEnvironment(tmp_path)
+    editor = "sh -c 'echo saved >$1; touch begun; sleep 600; echo' sh $1; echo"
+    with client(desk, editor) as shown:
+        shown.press("C-g")
+        desk.wait_for("begun")
+        own = find_client(tmp_path)
+        started = own.children(recursive=True)
+        assert len(started) == 3
+        own.terminate()
+        shown.exit_code()
+        assert not psutil.wait_procs(started, timeout=TIMEOUT_S)[1]
+    assert find_leftovers(tmp_path) == []
+    with client(desk, "echo") as shown:
+        shown.see(" saved", "ready")
+        leave(shown)
+
+
+def read_drafts(desk: CliEnvironment) -> str:
+    """The file of the drafts."""
+    path = desk.state / "tui_drafts.json"
+    return path.read_text() if path.exists() else ""
+
+
+def find_client(place: Path) -> psutil.Process:
+    """The process of the client."""
+    (own,) = [
+        one
+        for one in psutil.process_iter()
+        if is_of(place, one) and one.cmdline()[1:4] == ["-m", "jaato", "tui"]
+    ]
+    return own
 
 
 def is_of(place: Path, process: psutil.Process) -> bool:

@@ -10,8 +10,9 @@ from textual.app import App, ComposeResult
 from textual.widgets import Input, TextArea
 
 from jaato.tui.fields import LineField, TextField
+from jaato.tui.prompt.attachments import Attachments
 from jaato.tui.prompt.editor import Prompt
-from jaato.tui.prompt.memory import Memory
+from jaato.tui.prompt.history import History
 
 pytestmark = pytest.mark.anyio
 TYPED = [("a", "a"), ("b", "b"), ("backspace", "\x7f"), ("c", "c"), ("home", None), ("d", "d")]
@@ -29,10 +30,15 @@ class OneField(App[None]):
         yield self.given
 
 
+def make_field(kind: type[TextArea | Input], directory: Path) -> TextArea | Input:
+    """A field of a kind."""
+    return Prompt(History(directory), Attachments(), directory) if kind is Prompt else kind()
+
+
 @pytest.mark.parametrize("kind", [TextField, LineField, Prompt])
 async def test_keys_of_one_moment_keep_their_order(kind: type[TextArea | Input], tmp_path: Path) -> None:
     """A key that removes or moves does so before the characters that were typed after it."""
-    app = OneField(kind(Memory(tmp_path)) if kind is Prompt else kind())
+    app = OneField(make_field(kind, tmp_path))
     async with app.run_test() as pilot:
         app.given.focus()
         await pilot.pause()
@@ -46,7 +52,7 @@ async def test_keys_of_one_moment_keep_their_order(kind: type[TextArea | Input],
 @pytest.mark.parametrize("kind", [TextField, LineField, Prompt])
 async def test_all_lines_of_a_paste_are_kept(kind: type[TextArea | Input], tmp_path: Path) -> None:
     """They take the place of what is selected, joined in a field of one line; what moves a cursor is left out."""
-    app = OneField(kind(Memory(tmp_path)) if kind is Prompt else kind())
+    app = OneField(make_field(kind, tmp_path))
     async with app.run_test() as pilot:
         app.given.focus()
         for key in "abc":
@@ -64,7 +70,7 @@ async def test_all_lines_of_a_paste_are_kept(kind: type[TextArea | Input], tmp_p
 async def test_joined_characters_are_typed(kind: type[TextArea | Input], tmp_path: Path) -> None:
     """An emoji of several characters, and words of some scripts, have the invisible ones that join and separate them."""
     typed = "👩\u200d💻 می\u200cکنم"
-    app = OneField(kind(Memory(tmp_path)) if kind is Prompt else kind())
+    app = OneField(make_field(kind, tmp_path))
     async with app.run_test() as pilot:
         app.given.focus()
         for character in typed:

@@ -13,8 +13,8 @@ from textual import events
 
 from jaato.errors import ConfigError
 from jaato.protocol.events import MessageUser
+from jaato.tui.prompt.drafts import MAX_DRAFT_CHARS, Drafts
 from jaato.tui.prompt.external_editor import find_editor
-from jaato.tui.prompt.memory import MAX_DRAFT_CHARS, Memory
 
 pytestmark = pytest.mark.anyio
 PNG = (
@@ -301,9 +301,9 @@ async def test_two_clients_of_a_directory_have_a_draft_each(work: Path) -> None:
 async def test_a_killed_client_leaves_its_draft_to_the_next_one(work: Path) -> None:
     """The draft of a client that was killed is no longer taken: the next client of the directory begins with it."""
     held = (
-        "import sys; from pathlib import Path; from jaato.tui.prompt.memory import Memory;"
-        "memory = Memory(Path.home() / '.local/state/jaato'); memory.open_draft(sys.argv[1]);"
-        "memory.keep_draft('killed', []); print('kept', flush=True); input()"
+        "import sys; from pathlib import Path; from jaato.tui.prompt.drafts import Drafts;"
+        "drafts = Drafts(Path.home() / '.local/state/jaato'); drafts.open(sys.argv[1]);"
+        "drafts.keep('killed', []); print('kept', flush=True); input()"
     )
     words = [sys.executable, "-c", held, f"directory {work}"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
@@ -318,23 +318,23 @@ async def test_a_killed_client_leaves_its_draft_to_the_next_one(work: Path) -> N
 
 def open_once(state: Path, key: str, text: str | None = None) -> str:
     """The draft that a client finds; what it keeps, if it does."""
-    memory = Memory(state)
-    found = memory.open_draft(key)
+    drafts = Drafts(state)
+    found, _ = drafts.open(key)
     if text is not None:
-        memory.keep_draft(text, [])
-    memory.close_draft()
+        drafts.keep(text, [])
+    drafts.close()
     return found
 
 
 def test_locks_of_killed_clients_are_removed(tmp_path: Path) -> None:
     """A client that was killed in another directory leaves a lock file until the next start; one that is held stays."""
-    one = Memory(tmp_path)
-    one.open_draft("one")
+    one = Drafts(tmp_path)
+    one.open("one")
     (tmp_path / ".tui_drafts.json.0123456789abcdef.lock").touch()
     open_once(tmp_path, "two")
     (held,) = tmp_path.glob(".tui_drafts.json.*.lock")
     assert "0123456789abcdef" not in held.name
-    one.close_draft()
+    one.close()
     assert not held.exists()
 
 
@@ -345,6 +345,21 @@ def test_drafts_are_read_where_nothing_can_be_written(tmp_path: Path) -> None:
     (tmp_path / ".tui_drafts.json.lock").mkdir()
     assert open_once(tmp_path, "here", "changed") == "kept"
     assert open_once(tmp_path, "here") == "kept"
+
+
+async def test_a_draft_that_cannot_be_kept_is_reported(work: Path) -> None:
+    """Once, with the reason; when it can be kept again, it is."""
+    state = Path.home() / ".local/state/jaato"
+    async with studio(work, steps=[say("x")]) as one:
+        lock = state / ".tui_drafts.json.lock"
+        lock.unlink()
+        lock.mkdir()
+        await one.type("mine")
+        one.app.view.area.keep_draft()
+        await one.see("cannot be kept", "Is a directory")
+        lock.rmdir()
+        one.app.view.area.keep_draft()
+    assert "mine" in (state / "tui_drafts.json").read_text()
 
 
 def test_huge_drafts_take_the_place_of_the_oldest_alone(tmp_path: Path) -> None:

@@ -31,7 +31,6 @@ from jaato.tui.preferences import KeyNames, Preferences
 from jaato.tui.prompt.area import PromptArea
 from jaato.tui.prompt.completion import list_commands
 from jaato.tui.prompt.editor import Prompt
-from jaato.tui.prompt.memory import Memory
 from jaato.tui.questions.dialogs import ConfirmDialog
 from jaato.tui.questions.panel import QuestionPanel
 from jaato.tui.screens.browser import Browser, Subject
@@ -105,7 +104,7 @@ class FullScreenClient(App[int], inherit_bindings=False):
     def __init__(
         self,
         connection: Connection,
-        memory: Memory,
+        state_dir: Path,
         preferences: Preferences,
         *,
         first: str = "",
@@ -116,7 +115,6 @@ class FullScreenClient(App[int], inherit_bindings=False):
             ansi_color=True if preferences.no_color else None,  # of which Textual can remove the colours
         )
         self.preferences = preferences
-        self.memory = memory
         self.theme = preferences.choose_theme(self.available_themes)
         bindings = [
             one
@@ -128,18 +126,17 @@ class FullScreenClient(App[int], inherit_bindings=False):
         bound = preferences.choose_keys(keys)
         self.set_keymap(bound)
         self.names = KeyNames(keys, bound)
+        area = PromptArea(state_dir, draft_key, self._known, self.names)
         self.link = Link(
-            connection, self.schedule_frame, lambda: self.size.width, self.names, memory.attachments
+            connection, self.schedule_frame, lambda: self.size.width, self.names, area.attachments
         )
         self.link.on_leave = self.leave
         self.link.on_open = self._session_opened
-        self.view = SessionScreen(
-            self.link, PromptArea(memory, draft_key, self._known, self.names), self.names
-        )
+        self.view = SessionScreen(self.link, area, self.names)
         self.view.warning = self._warning
         self.link.on_unsent = lambda text: self.view.prompt.put_back(text)  # noqa: PLW0108 it is made later
-        self.view.area.unsent = lambda: self.link.unsent
-        self.link.on_unsent_changed = self.view.area.schedule_draft
+        area.unsent = lambda: self.link.unsent
+        self.link.on_unsent_changed = area.schedule_draft
         self.failure: Exception | None = None
         """What has ended the client."""
         self.left = asyncio.Event()
@@ -194,7 +191,7 @@ class FullScreenClient(App[int], inherit_bindings=False):
         link = self.link
         is_here = bool(link.client.welcome.state_dir or link.client.in_process)
         self.view.area.workspace = Path(link.session.state.workspace) if is_here else None
-        for line in [*self.memory.attachments.restore(), *self.preferences.problems]:
+        for line in [*self.view.area.attachments.restore(), *self.preferences.problems]:
             link.conversation.note(line, "yellow")
         self.view.show_session()
 
@@ -446,7 +443,7 @@ class FullScreenClient(App[int], inherit_bindings=False):
                 show = view.transcript.show_block
                 return ConversationSubject(link, view.agent_id, self._load_earlier, show)
             case "history":
-                return HistorySubject(self.memory.entries, view.prompt.begin)
+                return HistorySubject(view.area.history.entries, view.prompt.begin)
             case "sessions":
                 return SessionSubject(link)
             case "plans":

@@ -11,7 +11,6 @@ from jaato.cli.exit_codes import ERROR, INTERRUPTED, OK, print_message
 from jaato.settings import environment, user_dir
 from jaato.tui.app import FullScreenClient
 from jaato.tui.preferences import Preferences
-from jaato.tui.prompt.memory import Memory
 from jaato.tui.server_choice import find_server, open_connection
 
 
@@ -35,7 +34,7 @@ def main(args: Namespace) -> int:
 def make_app(args: Namespace) -> FullScreenClient:
     """The client for a command line."""
     environ = environment()
-    memory = Memory(user_dir(environ, "XDG_STATE_HOME", ".local/state"))
+    state_dir = user_dir(environ, "XDG_STATE_HOME", ".local/state")
     preferences = Preferences(user_dir(environ, "XDG_CONFIG_HOME", ".config") / "tui.json", environ)
     preferences.mouse = preferences.mouse and not getattr(args, "no_mouse", False)
     first = (clean_text(" ".join(getattr(args, "prompt", None) or [])) or "").strip()
@@ -46,7 +45,11 @@ def make_app(args: Namespace) -> FullScreenClient:
 
     apps.append(
         FullScreenClient(
-            open_connection(args, confirm), memory, preferences, first=first, draft_key=choose_draft_key(args)
+            open_connection(args, confirm),
+            state_dir,
+            preferences,
+            first=first,
+            draft_key=choose_draft_key(args),
         )
     )
     if args.command == "tui" and not args.connect and not args.no_daemon:

@@ -16,11 +16,16 @@ from jaato.cli.output.console import one_line
 from jaato.protocol.events import SessionInfo
 from jaato.protocol.events.state import State
 from jaato.tui.preferences import KeyNames
+from jaato.tui.prompt.attachments import Attachments
 from jaato.tui.prompt.choices import Choices
 from jaato.tui.prompt.completion import complete_command, complete_file, list_files
+from jaato.tui.prompt.drafts import Drafts
 from jaato.tui.prompt.editor import Prompt
-from jaato.tui.prompt.memory import Memory
+from jaato.tui.prompt.external_editor import take_saved
+from jaato.tui.prompt.history import History
 
+SAVED = "What an editor has saved since its client was killed is the newest message of {app.history}."
+UNKEPT = "The draft cannot be kept for the next start: {}."
 DRAFT_S = 0.7
 """How long after the last key the draft is kept in its file."""
 BUSY_TITLE = " {prompt.send}: at the agent's next pause · {prompt.queue}: after the turn "
@@ -36,13 +41,18 @@ class PromptArea(Vertical):
 
     def __init__(
         self,
-        memory: Memory,
+        state_dir: Path,
         draft_key: str,
         known: Callable[[], tuple[State, SessionInfo | None] | None],
         names: KeyNames,
     ) -> None:
         super().__init__(id="prompt-area")
-        self.memory = memory
+        self.history = History(state_dir)
+        self.attachments = Attachments()
+        self._drafts = Drafts(state_dir)
+        self._state_dir = state_dir
+        self._is_unkept = False
+        """Whether the last try to keep the draft has failed."""
         self.workspace: Path | None = None
         """Where the files for `@` are; None on another machine."""
         self.unsent: Callable[[], list[tuple[str, list[Attachment]]]] = list
@@ -62,17 +72,22 @@ class PromptArea(Vertical):
     def compose(self) -> ComposeResult:
         """The completions and the editor."""
         yield Choices(id="choices")
-        yield Prompt(self.memory, id="prompt")
+        yield Prompt(self.history, self.attachments, self._state_dir, id="prompt")
 
     def on_mount(self) -> None:
         """Show the draft; a key that the user has bound is no longer the editor's."""
         self.prompt.release_keys(self._names.bound)
-        if draft := self.memory.open_draft(self._draft_key):
+        draft, self.attachments.stored = self._drafts.open(self._draft_key)
+        if draft:
             self.prompt.put(draft)
+        if saved := [text for text in take_saved(self._state_dir) if text not in (draft, "")]:
+            for text in saved:
+                self.history.add(text)
+            self.notify(self._names.fill(SAVED), markup=False)
 
     def on_unmount(self) -> None:
         """Leave the draft to the next client."""
-        self.memory.close_draft()
+        self._drafts.close()
 
     @property
     def prompt(self) -> Prompt:
@@ -102,18 +117,18 @@ class PromptArea(Vertical):
 
     def remember(self, text: str) -> None:
         """Remember a message that was taken out of the prompt."""
-        self.memory.add(text)
+        self.history.add(text)
         self.choices.offer(None)
         self.keep_draft()
 
     def set_aside(self) -> bool:
         """Empty the prompt into the history, with what is attached; whether there was a text. An image alone is detached."""
-        text, attachments = self.prompt.message, self.memory.attachments
+        text, attachments = self.prompt.message, self.attachments
         self._aside, self._detached = text, []
         if text.strip():
             self.prompt.clear_message()
             attachments.set_aside(text)
-            self.memory.add(self.memory.resume())
+            self.history.add(self.history.resume())
             self.remember(text)
         elif attachments.files:
             self._detached = attachments.take()
@@ -126,7 +141,7 @@ class PromptArea(Vertical):
         """Put back what was set aside, unless something was typed since."""
         if not self.prompt.text:
             self.prompt.recall(self._aside)
-            self.memory.attachments.put_back(self._detached)
+            self.attachments.put_back(self._detached)
 
     # --- drafts --------------------------------------------------------------------------------------------------
 
@@ -147,13 +162,16 @@ class PromptArea(Vertical):
         if self._draft_timer is not None:
             self._draft_timer.cancel()
             self._draft_timer = None
-        shown, unsent, attachments = self.prompt.message, self.unsent(), self.memory.attachments
-        draft = self.memory.unsent(shown)
+        shown, unsent, attachments = self.prompt.message, self.unsent(), self.attachments
+        draft = self.history.unsent(shown)
         attached = attachments.files if draft == shown else attachments.list_typed()
         files = [one for _, given in [*unsent, (draft, attached)] for one in given]
         paths = [*attachments.stored, *(str(one.path) for one in files)]
         text = "\n".join(filter(None, [*(text for text, _ in unsent), draft]))
-        self.memory.keep_draft(text, paths)
+        problem = self._drafts.keep(text, paths)
+        if problem and not self._is_unkept:
+            self.notify(UNKEPT.format(problem), severity="warning", markup=False)
+        self._is_unkept = bool(problem)
 
     # --- completions ---------------------------------------------------------------------------------------------
 

@@ -15,8 +15,9 @@ from jaato.cli.arguments.values import strip_message
 from jaato.cli.output.console import one_line
 from jaato.errors import ConfigError
 from jaato.tui.fields import TextField, clean_paste, stop_event
+from jaato.tui.prompt.attachments import Attachments
 from jaato.tui.prompt.external_editor import ExternalEditor
-from jaato.tui.prompt.memory import Memory
+from jaato.tui.prompt.history import History
 from jaato.tui.prompt.pastes import Pastes, find_image, find_last_fold
 
 UNCHANGED = (
@@ -66,14 +67,23 @@ class Prompt(TextField):
             super().__init__()
             self.key = key
 
-    def __init__(self, memory: Memory, *, id: str | None = None) -> None:  # noqa: A002 as Textual names it
+    def __init__(
+        self,
+        history: History,
+        attachments: Attachments,
+        state_dir: Path,
+        *,
+        id: str | None = None,  # noqa: A002 as Textual names it
+    ) -> None:
         super().__init__(
             id=id, soft_wrap=True, show_line_numbers=False, tab_behavior="focus", highlight_cursor_line=False
         )
         self.set_reactive(
             TextArea.cursor_blink, False
         )  # each time it would blink, a client at rest would draw
-        self.memory = memory
+        self.message_history = history
+        self.attachments = attachments
+        self._state_dir = state_dir
         self.completing = False
         """Whether completions are shown, which some keys move."""
         self._pastes = Pastes()
@@ -106,12 +116,12 @@ class Prompt(TextField):
 
     def begin(self, text: str) -> None:
         """Begin another message; what was typed comes back when that is sent."""
-        self.memory.interrupt(self.message, text)
+        self.message_history.interrupt(self.message, text)
         self.recall(text)
 
     def recall(self, text: str) -> None:
         """Show an earlier message, with what was attached to it if it was put aside."""
-        if names := ", ".join(one.path.name for one in self.memory.attachments.recall(text)):
+        if names := ", ".join(one.path.name for one in self.attachments.recall(text)):
             self.notify(f"{one_line(names, 200)} attached again", markup=False)
         self.put(text)
 
@@ -147,9 +157,9 @@ class Prompt(TextField):
             return
         match event.key:
             case "up" if self.cursor_at_first_line and not self.selected_text:
-                self._recall(event, self.memory.earlier(self.message))
+                self._recall(event, self.message_history.earlier(self.message))
             case "down" if self.cursor_at_last_line and not self.selected_text:
-                self._recall(event, self.memory.later())
+                self._recall(event, self.message_history.later())
             case "backspace" if self._remove_fold():
                 stop_event(event)
             case "ctrl+d" if not self.text:
@@ -169,7 +179,7 @@ class Prompt(TextField):
         """Pass the message on, and empty the prompt before another key comes; what was typed before it comes back."""
         if text := strip_message(self.message):
             self.clear_message()
-            self.put(self.memory.resume())
+            self.put(self.message_history.resume())
             self.post_message(self.Submitted(text, queue=queue))
 
     def action_newline(self) -> None:
@@ -179,7 +189,7 @@ class Prompt(TextField):
     def action_edit(self) -> None:
         """Have the user write the message in an editor of theirs."""
         if self._editor is None and not self.app.is_headless:
-            self._editor = ExternalEditor(self.app, self._leave)
+            self._editor = ExternalEditor(self.app, self._leave, self._state_dir)
             self._edited.clear()
             self.app.run_worker(self._edit(self._editor))
 
