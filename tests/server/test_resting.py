@@ -268,6 +268,7 @@ def test_nothing_is_kept_of_sessions_that_came_and_went(tmp_path: Path) -> None:
             assert not server.hub.once
             async with server.client() as client:
                 again = await client.ask("session.create", workspace=str(tmp_path / "work"), once="word 8")
-                assert isinstance(again.result, Opened) and again.result.again
+                assert isinstance(again.result, Opened)
+                assert again.result.again
 
     anyio.run(main)

@@ -256,7 +256,9 @@ async def request_diagnostics(
                 f"The language server has reported nothing about {path!r} within {within_s:g} s. Try again."
             )
     elif changes != project.changes:  # what others have changed may matter here
-        if server.capabilities.get(METHODS["symbols"][1]):  # a busy server answers once it has come to the changes
+        if server.capabilities.get(
+            METHODS["symbols"][1]
+        ):  # a busy server answers once it has come to the changes
             await server.request(METHODS["symbols"][0], {"textDocument": {"uri": uri}})
         count = before.get(uri, 0)
         while await server.wait_for_diagnostics(

@@ -170,7 +170,9 @@ def has_pending_signal(task: str) -> bool:
     try:
         with open(f"{task}/status", "rb") as file:
             masks = dict(
-                line.split(b":", 1) for line in file.read(1 << 16).splitlines() if line[:3] in (b"Sig", b"Shd")
+                line.split(b":", 1)
+                for line in file.read(1 << 16).splitlines()
+                if line[:3] in (b"Sig", b"Shd")
             )
         pending = int(masks[b"SigPnd"], 16) | int(masks[b"ShdPnd"], 16)
         return bool(pending & ~int(masks[b"SigBlk"], 16))
