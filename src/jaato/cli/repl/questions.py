@@ -296,11 +296,12 @@ def local_time(timestamp: str) -> str:
 
 def question_lines(question: dict[str, Any]) -> list[str]:
     """The lines that ask a question: its text, its choices, and the prompt for the answer."""
-    default = question.get("default")
+    default, choices = question.get("default"), question.get("choices") or []
+    hint = "number or text, " if choices else ""
     return [
         str(question.get("question", "")),
-        *(f"  {number}. {choice}" for number, choice in enumerate(question.get("choices") or [], 1)),
-        f"answer [{default}]: " if default else "answer (empty: no answer): ",
+        *(f"  {number}. {choice}" for number, choice in enumerate(choices, 1)),
+        f"answer ({hint}empty: {default or 'no answer'}): ",
     ]
 
 
