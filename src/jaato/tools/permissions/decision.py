@@ -149,8 +149,8 @@ def deny_without_channel(
     pattern = f"{tool.name}({verdict.shape})" if verdict.shape and by_command else tool.name
     where = path or "a permission file"
     remedy = (
-        f"Allow it with --allow {pattern!r} or in {where}, or answer at a terminal: `jaato attach` shows the questions of the "
-        "server's sessions."
+        f"Allow it with the option --allow {pattern!r} of `jaato run` or `jaato chat`, with a rule in {where}, or answer at a "
+        "terminal: `jaato attach` shows the questions of the server's sessions."
     )
     if not verdict.lasting:
         remedy = "Only someone who is asked can allow it, for this one call."
