@@ -10,7 +10,7 @@ from tests.tui.studio import call, calls, say, studio
 from textual import events
 
 from jaato.protocol.events import InitProgress
-from jaato.tui.app import LEAVE_S
+from jaato.tui import app
 from jaato.tui.session_screen import SLOW_TICK_S, TICK_S
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -71,6 +71,13 @@ async def test_escape_stops_and_keeps_the_draft(work: Path) -> None:
         assert one.app.view.prompt.text == "next"
 
 
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second Ctrl+C counts for a minute."""
+    monkeypatch.setattr(app, "LEAVE_S", 60.0)
+
+
+@pytest.mark.usefixtures("unhurried")
 async def test_ctrl_c_twice_leaves(work: Path) -> None:
     """The first Ctrl+C says what the second one does."""
     async with studio(work, steps=[say("x")]) as one:
@@ -81,6 +88,7 @@ async def test_ctrl_c_twice_leaves(work: Path) -> None:
         assert one.app.return_code == 0
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_ctrl_c_stops_the_turn_before_it_leaves(work: Path) -> None:
     """While a turn runs the first Ctrl+C stops it; the draft stays."""
     async with studio(work, steps=[call("run", command="sleep 60"), say("never")], size=(30, 20)) as one:
@@ -93,6 +101,7 @@ async def test_ctrl_c_stops_the_turn_before_it_leaves(work: Path) -> None:
         assert one.app.view.prompt.text == "next"
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_ctrl_c_empties_the_prompt_into_the_history(work: Path) -> None:
     """At rest the first Ctrl+C moves what was typed to the history, however long it is; leaving keeps it as the draft."""
     whole = "y" * 20_000
@@ -104,7 +113,7 @@ async def test_ctrl_c_empties_the_prompt_into_the_history(work: Path) -> None:
         await one.press("up")
         assert prompt.message == whole
         prompt.clear_message()
-        one.app._interrupted_at -= LEAVE_S
+        one.app._interrupted_at -= app.LEAVE_S
         await one.type("words")
         await one.press("ctrl+c")
         assert "Up brings" in one.status
@@ -114,6 +123,7 @@ async def test_ctrl_c_empties_the_prompt_into_the_history(work: Path) -> None:
         assert one.app.view.prompt.text == "words"
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_ctrl_c_leaves_from_a_screen(work: Path) -> None:
     """In a screen or dialog it copies what is selected in its field, and leaves at the second press; the draft stays."""
     async with studio(work, steps=[say("x")]) as one:

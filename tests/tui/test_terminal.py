@@ -219,9 +219,7 @@ def test_it_is_suspended_and_drawn_again(tmp_path: Path) -> None:
             shown.see("New session", "F1 shows the keys", "ready")
             shown.type("a")
         shown.see(" aa", "ready")
-        shown.press("C-c")
-        shown.see("again leaves")
-        shown.press("C-c")
+        shown.press("C-c", "C-c")
         shown.see("resumes the session", "shell$")
 
 
