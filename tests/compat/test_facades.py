@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.kit import USAGE, call, say
+from tests.processes import alive
 
 from jaato.plugins.permission import QueueChannel
 from jaato.protocol.messages import ToolResult
@@ -148,7 +149,7 @@ def test_a_task_of_an_executor_is_listed_and_stopped(tmp_path: Path) -> None:
         )
         assert (ok, result["auto_backgrounded"]) == (True, True)
         assert started.wait(60)
-        assert Path(f"/proc/{int(said[0])}").exists()
+        assert alive(int(said[0]))
         listed = executor.execute("list_background", {})[1]["tasks"]
         assert [(task["task_id"], task["status"]) for task in listed] == [(result["task_id"], "running")]
         stopped = executor.execute("stop_background", {"task_id": result["task_id"]})
@@ -157,6 +158,6 @@ def test_a_task_of_an_executor_is_listed_and_stopped(tmp_path: Path) -> None:
         assert task is not None
         assert task.done.wait(60)
         assert task.status == "cancelled"
-        assert not Path(f"/proc/{int(said[0])}").exists()
+        assert not alive(int(said[0]))
     finally:
         registry.shutdown()

@@ -12,6 +12,7 @@ import pytest
 from tests.cli.conftest import desk as desk_fixture
 from tests.cli.environment import CliEnvironment, say
 from tests.cli.terminal import talking
+from tests.processes import alive
 from tests.subagent.test_output import DELEGATE, call
 
 desk = desk_fixture
@@ -95,14 +96,14 @@ def test_a_signal_ends_a_run_with_all_its_subagents(
         text=True,
     )
     started = desk.work / "started"
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while not (started.exists() and started.read_text().strip()) and time.monotonic() < until:
         time.sleep(0.02)
     number = int(started.read_text())
     made.send_signal(signal.SIGINT)
     _out, err = made.communicate(timeout=60)
     assert made.returncode == 130, err
-    assert not Path(f"/proc/{number}").exists()
+    assert not alive(number)
     kinds = [event["type"] for event in desk.events(desk.sessions()[0]["id"])]
     assert kinds.count("agent.completed") == 1
     assert kinds.count("turn.completed") == 2

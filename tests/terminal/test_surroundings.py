@@ -34,10 +34,9 @@ def results(live: object) -> list[ToolResult]:
 def test_a_session_takes_its_terminals_with_it(tmp_path: Path) -> None:
     """What the model started at a terminal ends when its session closes, though the runtime goes on."""
     mark = f"4545{os.getpid()}"
+    line = f"setsid sleep {mark} & trap '' HUP TERM; echo up; read -r x; sleep {mark}"
     script = [
-        call(
-            "shell_spawn", command=f"setsid sleep {mark} & trap '' HUP TERM; echo up; sleep {mark}", wait_s=1
-        ),
+        call("shell_spawn", command=line, wait_s=30),
         say("It runs."),
     ]
 
@@ -47,7 +46,7 @@ def test_a_session_takes_its_terminals_with_it(tmp_path: Path) -> None:
             await live.post("start it")
             value = results(live)[0].structured
             assert value is not None
-            assert (value["state"], value["screen"]) == ("running", "up")
+            assert (value["state"], value["screen"]) == ("awaiting_input", "up")
             assert value["continuation_id"] == value["session_id"]
             assert carrying(mark)
             await live.__aexit__(None, None, None)
@@ -128,7 +127,8 @@ from tests.terminal.desk import Desk
 
 async def main():
     desk = Desk(Path(sys.argv[1]))
-    await desk.spawn(f"setsid sleep {sys.argv[2]} & trap '' HUP TERM; echo up; sleep {sys.argv[2]}", wait_s=1)
+    line = f"setsid sleep {sys.argv[2]} & trap '' HUP TERM; echo up; read -r x; sleep {sys.argv[2]}"
+    await desk.spawn(line, wait_s=30)
     print("up", flush=True)
     await anyio.sleep_forever()
 
