@@ -141,7 +141,9 @@ def test_a_client_that_cannot_continue_waits_for_the_editor(tmp_path: Path) -> N
             listener.close()
             time.sleep(1)  # in which the client sees that
             (desk.work / "saved").touch()
-            shown.see("was lost")
+            shown.wait(
+                lambda screen: "was lost" in screen or "jaato serve --stop" in screen
+            )  # or it has waited for long
             assert shown.exit_code() != 0
     with client(desk, "echo") as shown:
         shown.see(" edited", "ready")
