@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from pathlib import Path
 
 from tests.arp.using import configure
 from tests.cli.warm import warm
+from tests.ports import unused_port
 
 from jaato.settings import environment
 
 
 def test_one_that_serves_itself_on_begins_at_once(tmp_path: Path) -> None:
     """A registry that is asked by one of those it asks while it begins answers then: nobody waits for another's beginning."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
+    port = str(unused_port())
     configure(tmp_path, itself=f"http://127.0.0.1:{port}")
     words = ["registry", "serve", "--port", port, "--plugins", "arp", "--yes", "--workspace", str(tmp_path)]
     environ = {**environment(), "HOME": str(tmp_path)}

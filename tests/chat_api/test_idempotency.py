@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from tests.chat_api.api import Api, serving
 from tests.chat_api.test_life import daemon
 from tests.cli.warm import warm
+from tests.ports import unused_port
 
 from jaato.client import state
 from jaato.protocol.events import MessageUser, ToolCallStart
@@ -258,8 +258,7 @@ def test_a_server_that_is_killed_in_mid_answer(tmp_path: Path, chat: dict[str, s
     trusting = ["permissions", "trust"]
     trusted = warm().run(trusting, data=None, cwd=tmp_path / "work", env=env, timeout_s=60)
     assert trusted.returncode == 0
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = unused_port()
     with ThreadPoolExecutor(1) as pool, daemon(tmp_path, script, port) as (process, sdk):
         patient: Any = sdk.with_options(max_retries=9, timeout=60)
         messages = [{"role": "user", "content": "one"}]

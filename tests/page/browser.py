@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ports import unused_port
 
 from jaato.settings import environment
 
@@ -51,8 +51,7 @@ class Desk:
         }
         self.script = root / "script.json"
         self.script.write_text(json.dumps(steps))
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = int(free.getsockname()[1])
+        self.port = unused_port()
         self.start()
 
     @property

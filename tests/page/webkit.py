@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from tests.page.webdriver import WAIT_S, Page
+from tests.ports import unused_port
 
 from jaato.settings import environment
 
@@ -88,8 +89,7 @@ def webkit(home: Path) -> Iterator[WebKit]:
         pytest.skip("WebKit is not installed (Debian's packages webkit2gtk-driver and xvfb)")
     home.mkdir(mode=0o700)
     environ = {"HOME": str(home), "XDG_RUNTIME_DIR": str(home), "PATH": environment()["PATH"]}
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
+    port = unused_port()
     with (
         running(
             [XVFB, "-displayfd", "1", "-screen", "0", "1400x1000x24", "-nolisten", "tcp"], environ

@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanContext, TraceFlags
 from tests.kit import call, say
+from tests.ports import unused_port
 from tests.tracing.collecting import collector, decoded, spans_of, traced, tree
 
 from jaato.protocol.events import SystemMessage
@@ -139,8 +140,7 @@ def test_a_dead_collector_costs_a_turn_nothing(tmp_path: Path, monkeypatch: pyte
     """With nobody at the port, or somebody who keeps the answer back, the turn ends as ever, and the program waits no
     longer than it says."""
     monkeypatch.setattr(export.SpanSink.close, "__defaults__", (0.05,))
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = unused_port()
     one_turn(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"})
     (tmp_path / "held").mkdir()
     with collector() as here:
