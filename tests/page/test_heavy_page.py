@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.page.browser import Watched, desk, need_chromium, watched
+from tests.page.browser import Desk, Watched, desk, need_chromium, watched
 from tests.page.node import run_node
+from tests.page.serve_page import HOLD
 
 pytestmark = pytest.mark.system
 CHARS = 30_000
@@ -39,6 +40,23 @@ def answers(seen: Watched, count: int) -> None:
         seen.page.locator(".turn-end").nth(number).wait_for()
         field.fill("still here")
         assert field.input_value() == "still here"
+
+
+def test_a_text_that_pauses_is_whole_on_a_slow_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came soon after a beginning that took long to draw is part of its paragraph, also when nothing follows."""
+    monkeypatch.setattr(Desk, "pause_s", 0.3)
+    text = f"The first half, {HOLD} and the second half."
+    with desk(tmp_path, main=[{"text": text}]) as server, watched(server) as seen:
+        seen.open(server)
+        seen.begin(server)
+        session = seen.page.context.new_cdp_session(seen.page)
+        session.send("Emulation.setCPUThrottlingRate", {"rate": 20})
+        seen.send("Go.")
+        seen.page.locator(".streamed p", has_text=f"The first half, {HOLD}").wait_for()
+        (server.work / "go").touch()
+        seen.see("second half.")
 
 
 def test_markup_that_takes_a_parser_minutes(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -85,10 +85,11 @@ class Scene:
 
     def commands(self) -> list[list[str]]:
         """The processes below the server, without the one that starts commands."""
-        below = psutil.Process(self.server.process.pid).children(recursive=True)
-        return [
-            words for words in (one.cmdline() for one in below) if "jaato.tools.processes" not in str(words)
-        ]
+        found = []
+        for one in psutil.Process(self.server.process.pid).children(recursive=True):
+            with suppress(psutil.Error):  # it may end while it is looked at
+                found.append(one.cmdline())
+        return [words for words in found if "jaato.tools.processes" not in str(words)]
 
     def desk(self, name: str) -> user.CliEnvironment:
         """The home of a user of this name, at work in the directory of the session."""

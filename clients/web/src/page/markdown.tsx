@@ -5,7 +5,7 @@ import { fromMarkdown } from "mdast-util-from-markdown";
 import { gfmFromMarkdown } from "mdast-util-gfm";
 import { gfm } from "micromark-extension-gfm";
 import { Fragment, type ComponentChildren, type VNode } from "preact";
-import { useMemo, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { Code, LongText } from "./code.tsx";
 import { Link } from "./link.tsx";
@@ -54,14 +54,21 @@ function Finished({ text }: { text: string }) {
 /** The share of the time that may go into parsing a block that still grows. */
 const PARSING_SHARE = 0.1;
 
-/** A block that still grows: a long one is parsed less often, and what came since is shown as it is. */
+/** A block that still grows: a long one is parsed less often, and what came since is shown as it is, until it is time again. */
 function GrowingBlock({ text }: { text: string }) {
   const parsed = useRef<{ text: string; content: ComponentChildren; at: number; cost: number }>({ text: "", content: null, at: 0, cost: 0 });
+  const [, setTurn] = useState(0);
   const { current } = parsed;
   const now = performance.now();
   if (!text.startsWith(current.text) || now - current.at > current.cost / PARSING_SHARE) {
     parsed.current = { text, content: render(text), at: now, cost: performance.now() - now };
   }
+  useEffect(() => {
+    const { text: done, at, cost } = parsed.current;
+    if (done === text) return;
+    const timer = setTimeout(() => setTurn((turn) => turn + 1), at + cost / PARSING_SHARE - performance.now() + 1);
+    return () => clearTimeout(timer);
+  });
   return <>{parsed.current.content}{prose(text.slice(parsed.current.text.length))}</>;
 }
 
