@@ -337,7 +337,7 @@ def test_a_killed_agent_leaves_no_process(alone: CliEnvironment) -> None:
             os.kill(editor.process.pid, signal.SIGKILL)
             await editor.process.wait()
             prompt.cancel()
-            for _ in range(200):
+            for _ in range(1200):
                 if not any(alive(pid) for pid in found):
                     break
                 await asyncio.sleep(0.05)

@@ -17,7 +17,7 @@ NAP = "61.25"
 
 def wait_for(path: Path) -> None:
     """Wait until a running command has made a file."""
-    for _ in range(600):
+    for _ in range(1200):
         if path.exists():
             return
         time.sleep(0.05)

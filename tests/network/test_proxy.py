@@ -159,7 +159,7 @@ def test_a_slow_head_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
                 writer.write(bytes([byte]))
                 await asyncio.sleep(0.03)
             assert b" 408 " in await reader.readline()
-            assert time.monotonic() - begun < 5
+            assert time.monotonic() - begun < 9  # without the setting of this test it is 10
             writer.close()
             silent, other = await asyncio.open_connection("127.0.0.1", port)
             assert b" 408 " in await silent.readline()

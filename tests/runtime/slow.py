@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,10 @@ class SlowPlugin(BackgroundCapableMixin):
     auto_background_s = {"wait": 0.05}
     runs = 0
 
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        """Ends each wait."""
+
     def get_tool_schemas(self) -> list[ToolSchema]:
         return [ToolSchema("wait", "Wait.", {"type": "object", "properties": {"s": {"type": "number"}}})]
 
@@ -27,8 +31,11 @@ class SlowPlugin(BackgroundCapableMixin):
 
     def wait(self, args: dict[str, Any]) -> dict[str, Any]:
         self.runs += 1
-        time.sleep(args.get("s", 0))
-        return {"waited": args.get("s", 0)}
+        wait_s = args.get("s", 0)
+        if wait_s < 0:
+            raise ValueError("no time is negative")
+        self.go.wait(wait_s)
+        return {"waited": wait_s}
 
     def initialize(self, config: dict[str, Any] | None = None) -> None: ...
 
@@ -44,10 +51,13 @@ class SlowPlugin(BackgroundCapableMixin):
         return []
 
 
-def slow_executor(tmp_path: Path, **options: Any) -> tuple[ToolExecutor, SlowPlugin]:
+def slow_executor(
+    tmp_path: Path, threshold_s: float = 0.05, **options: Any
+) -> tuple[ToolExecutor, SlowPlugin]:
     """An executor over a registry that exposes one, and that one."""
     registry = PluginRegistry(workspace=tmp_path)
     plugin = SlowPlugin()
+    plugin.auto_background_s = {"wait": threshold_s}
     registry.register_plugin(plugin, expose=True)
     executor = ToolExecutor(**options)
     executor.set_registry(registry)

@@ -22,7 +22,7 @@ from jaato.runtime.plugins.registry import PluginRegistry
 def test_a_slow_call_goes_on_in_the_background_and_runs_once(tmp_path: Path) -> None:
     """Past its threshold a call returns the documented promise; its plugin has the result later; it ran once."""
     executor, plugin = slow_executor(tmp_path)
-    ok, result = executor.execute("wait", {"s": 0.3})
+    ok, result = executor.execute("wait", {"s": 60})
     assert ok
     assert result["auto_backgrounded"] is True
     assert result["plugin_name"] == "slow"
@@ -33,15 +33,16 @@ def test_a_slow_call_goes_on_in_the_background_and_runs_once(tmp_path: Path) -> 
         f"Use task_id '{result['task_id']}' to check status and output."
     )
     assert plugin.get_status(result["task_id"]) is TaskStatus.RUNNING
+    plugin.go.set()
     assert plugin.background_tasks.get(result["task_id"]).done.wait(60)  # type: ignore[union-attr]
-    assert plugin.get_result(result["task_id"]).result == {"waited": 0.3}
+    assert plugin.get_result(result["task_id"]).result == {"waited": 60}
     assert plugin.runs == 1
 
 
 @pytest.mark.spec("S1", "How It Works")
 def test_a_call_within_the_threshold_returns_its_result(tmp_path: Path) -> None:
     """Nothing is moved to the background that ends in time."""
-    executor, _ = slow_executor(tmp_path)
+    executor, _ = slow_executor(tmp_path, threshold_s=60)
     assert executor.execute("wait", {"s": 0}) == (True, {"waited": 0})
 
 
@@ -89,7 +90,7 @@ def test_the_pool_bounds_how_many_calls_run_in_the_background(tmp_path: Path) ->
 def test_a_background_task_that_fails_says_why(tmp_path: Path) -> None:
     """The task's result carries the error."""
     executor, plugin = slow_executor(tmp_path)
-    ok, result = executor.execute("wait", {"s": 0.5})
+    ok, result = executor.execute("wait", {"s": 60})
     assert ok
     task = plugin.background_tasks.get(result["task_id"])
     assert task is not None
@@ -99,6 +100,7 @@ def test_a_background_task_that_fails_says_why(tmp_path: Path) -> None:
     assert found.done.wait(60)
     assert plugin.get_result(failing.task_id).status is TaskStatus.FAILED
     assert "ValueError" in (plugin.get_result(failing.task_id).error or "")
+    plugin.go.set()
     assert task.done.wait(60)
 
 
@@ -150,18 +152,19 @@ def test_a_function_registered_under_a_capable_plugins_tool_is_moved_too(tmp_pat
 
     def wait(args: dict[str, Any]) -> dict[str, Any]:
         calls.append(args["s"])
-        time.sleep(args["s"])
+        plugin.go.wait(args["s"])
         return {"mine": args["s"]}
 
     executor.register("wait", wait)
-    ok, result = executor.execute("wait", {"s": 0.3})
+    ok, result = executor.execute("wait", {"s": 60})
     assert (ok, result["auto_backgrounded"]) == (True, True)
     assert (result["plugin_name"], result["tool_name"], result["threshold_seconds"]) == ("slow", "wait", 0.05)
     task = plugin.background_tasks.get(result["task_id"])
     assert task is not None
+    plugin.go.set()
     assert task.done.wait(60)
-    assert plugin.get_result(result["task_id"]).result == {"mine": 0.3}
-    assert (calls, plugin.runs) == ([0.3], 0)
+    assert plugin.get_result(result["task_id"]).result == {"mine": 60}
+    assert (calls, plugin.runs) == ([60], 0)
 
 
 @pytest.mark.spec("S1", "Auto-Background", "S1.background.5")
@@ -179,12 +182,16 @@ def test_the_promise_has_the_name_the_caller_used(tmp_path: Path, name: str) -> 
     executor.set_registry(registry)
     try:
         for registered in (False, True):
+            go = threading.Event()
             if registered:
-                executor.register(name, lambda _args: time.sleep(0.3))
-            ok, result = executor.execute(name, {"command": "sleep 0.3"})
+                executor.register(name, lambda _args, go=go: go.wait(60))
+            line = f"until test -e {registered}; do sleep 0.05; done"
+            ok, result = executor.execute(name, {"command": line})
             assert (ok, result.get("tool_name"), result.get("plugin_name")) == (True, name, "cli")
             task = executor.tasks.get(result["task_id"])
             assert task is not None
+            go.set()
+            (tmp_path / str(registered)).touch()
             assert task.done.wait(60)
         ok, result = executor.execute("cli_based_tool", {})
         assert not ok

@@ -211,10 +211,11 @@ def test_parallel_calls_keep_their_callbacks_apart() -> None:
 def test_the_ledger_records_what_happened(tmp_path: Path) -> None:
     """Results and background moves are entries of the ledger."""
     ledger = TokenLedger()
-    executor, _ = slow_executor(tmp_path)
+    executor, plugin = slow_executor(tmp_path, threshold_s=1)
     executor.set_ledger(ledger)
     executor.execute("wait", {"s": 0})
-    _, promised = executor.execute("wait", {"s": 0.1})
+    _, promised = executor.execute("wait", {"s": 60})
+    plugin.go.set()
     stages = [entry["stage"] for entry in ledger.entries]
     assert stages == ["tool-result", "auto-background", "tool-result"]
     assert ledger.entries[1]["task_id"] == promised["task_id"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -55,15 +54,17 @@ class Failing(Everywhere):
 
 
 class Late(Everywhere):
+    over = threading.Event()
+
     def enrich_tool_result(self, tool_name: str, result: Any) -> Any:
-        time.sleep(1)
+        self.over.wait(60)
         return "late"
 
 
 @pytest.mark.spec("S0", "Tool Execution Pipeline", "S0.pipeline.6")
 def test_plugins_add_to_the_result_of_a_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A native plugin for the tools it names, a documented one for all; one that fails or is late is passed over."""
-    monkeypatch.setattr(enrichment, "RESULT_WITHIN_S", 0.5)
+    monkeypatch.setattr(enrichment, "RESULT_WITHIN_S", 1.0)
 
     async def main() -> None:
         made = runtime(tmp_path, [measure])
@@ -75,6 +76,7 @@ def test_plugins_add_to_the_result_of_a_call(tmp_path: Path, monkeypatch: pytest
                 await live.post("go")
                 measured, listed, wrong = results(live)
         finally:
+            Late.over.set()
             made.close()
         assert measured.structured == {"length": 3, "unit": "m", "asked": 3, "by": "measure"}
         assert listed.structured["by"] == "list_tools"

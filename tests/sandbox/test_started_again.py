@@ -89,15 +89,13 @@ def test_a_sandbox_that_cannot_be_made_is_made_anew(tmp_path: Path, backend: str
                     while "started" not in "".join(shown):
                         await anyio.sleep(0.01)
                     said.append("".join(shown))
-                    over.touch()
-                    return
-                while not command.asking:
-                    await anyio.sleep(0.002)
-                streams.close_theirs()
-                ends_first = (backend, kind) == ("landlock", "pipes")  # bubblewrap has the streams too
-                if not ends_first:
-                    over.touch()
-                said.append(await anyio.to_thread.run_sync(read, streams.output_fd))
+                else:
+                    while not command.asking:
+                        await anyio.sleep(0.002)
+                    streams.close_theirs()
+                    if (backend, kind) != ("landlock", "pipes"):  # bubblewrap has the streams too
+                        over.touch()
+                    said.append(await anyio.to_thread.run_sync(read, streams.output_fd))
                 over.touch()
         finally:
             launcher.close()

@@ -48,7 +48,7 @@ def carrying(mark: str) -> list[int]:
 
 def gone(mark: str) -> bool:
     """Whether they all go, given a moment."""
-    for _ in range(1000):
+    for _ in range(6000):
         if not carrying(mark):
             return True
         time.sleep(0.01)
@@ -57,7 +57,7 @@ def gone(mark: str) -> bool:
 
 def appears(path: Path) -> None:
     """Wait for a file that a command makes."""
-    for _ in range(1000):
+    for _ in range(6000):
         if path.exists():
             return
         time.sleep(0.01)
@@ -117,7 +117,7 @@ def test_what_killed_all_that_watched_it_is_ended_by_the_next_warden(tmp_path: P
 
 def gone_pid(pid: int) -> bool:
     """Whether a process ends, given a moment."""
-    for _ in range(1000):
+    for _ in range(6000):
         if not alive(pid):
             return True
         time.sleep(0.01)

@@ -158,7 +158,7 @@ def test_a_namespace_of_a_test_ends_with_the_test(tmp_path: Path) -> None:
         time.sleep(0.01)
     started.kill()
     started.wait()
-    for _ in range(500):
+    for _ in range(6000):
         if not carrying(f"3600.{os.getpid()}"):
             return
         time.sleep(0.01)
