@@ -52,14 +52,13 @@ def test_a_sandbox_that_cannot_be_made_is_made_anew(tmp_path: Path, backend: str
     home = tmp_path / "home"
     secret = home / ".aws"
     secret.mkdir(parents=True)
-    (home / "work").mkdir()
+    (over := home / "work" / "over").parent.mkdir()
     (secret / "key").write_text("x")
     environ = {"HOME": str(home), "PATH": environment()["PATH"]}
     streams: Streams | None = (
         None if kind == "captured" else open_pipes() if kind == "pipes" else open_pty(24, 80)
     )
     said: list[str] = []
-    over = home / "work" / "over"
 
     async def main() -> None:
         sandbox = Sandbox(home / "work", environ=environ, backend=cast("BackendChoice", backend))

@@ -27,8 +27,9 @@ SOON_S = 0.02
 
 async def until(holds: Callable[[], object]) -> None:
     """Wait until something is so."""
-    while not holds():
-        await anyio.sleep(0.005)
+    with anyio.fail_after(60):
+        while not holds():
+            await anyio.sleep(0.005)
 
 
 async def begun(client: Raw, path: Path, **more: Any) -> str:
@@ -165,7 +166,8 @@ def test_a_message_that_is_still_being_prepared_keeps_its_session(tmp_path: Path
 
             async with anyio.create_task_group() as group:
                 group.start_soon(send)
-                await until(lambda: server.hub.pool.loaded[session_id].uses)
+                loaded = server.hub.pool.loaded  # the session may have been put down before the message came
+                await until(lambda: session_id in loaded and loaded[session_id].uses)
                 await swept(server, tmp_path)
                 await anyio.to_thread.run_sync(gate.write_text, "open")
             assert replies[0].error is None
@@ -250,7 +252,12 @@ def test_nothing_is_kept_of_sessions_that_came_and_went(tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path, [], idle_after_s=SOON_S) as server:
 
-            async def visits(first: int, number: int) -> Counter[str]:
+            def count() -> Counter[str]:
+                gc.collect()
+                kinds = map(type, gc.get_objects())
+                return Counter(kind.__qualname__ for kind in kinds if kind.__module__.startswith("jaato."))
+
+            async def visit(first: int, number: int) -> None:
                 for word in range(first, first + number):
                     async with server.client() as client:
                         session_id = await begun(client, tmp_path, once=f"word {word}", **model)
@@ -258,13 +265,13 @@ def test_nothing_is_kept_of_sessions_that_came_and_went(tmp_path: Path) -> None:
                         if word % 2:
                             await client.ask("session.delete", session_id=session_id)
                 await until(lambda: not server.hub.pool.loaded and not server.hub.rooms)
-                gc.collect()
-                kinds = map(type, gc.get_objects())
-                return Counter(kind.__qualname__ for kind in kinds if kind.__module__.startswith("jaato."))
 
-            before = await visits(0, 10)
-            left = {kind: count for kind, count in (await visits(10, 20) - before).items() if count >= 5}
-            assert not left
+            await visit(0, 10)
+            before = count()
+            await visit(10, 20)
+            await until(
+                lambda: max((count() - before).values(), default=0) < 5
+            )  # the last may still be put down
             assert not server.hub.once
             async with server.client() as client:
                 again = await client.ask("session.create", workspace=str(tmp_path / "work"), once="word 8")
