@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from acp.exceptions import RequestError
 from tests.acp.editor import editing, run
 from tests.acp.raw import HELLO, Raw, message
 from tests.cli.environment import CliEnvironment, call, say
@@ -404,6 +405,30 @@ def test_a_prompt_while_the_server_is_gone_runs_whole(desk: CliEnvironment) -> N
             await asyncio.to_thread(desk.kill_server)
             assert (await editor.say(session, "work")).stop_reason == "end_turn"
             assert editor.text() == "done"
+
+    run(story())
+
+
+def test_a_session_that_could_not_be_opened_again_is_tried_with_the_next_prompt(desk: CliEnvironment) -> None:
+    """A new server that cannot open it, such as without its provider, is an error of each prompt until it can: none is sent
+    under other options, or waits for an answer that does not come."""
+    script = desk.script(say("one"), call("run", command="touch ran", need=["write"]), say("two"))
+
+    async def story() -> None:
+        async with editing(desk, *script, "--yes") as editor:
+            session = await editor.new(desk)
+            await editor.say(session, "before")
+            path, gone = desk.root / "script.json", desk.root / "gone.json"
+            path.rename(gone)
+            desk.kill_server()
+            for _ in range(2):
+                with pytest.raises(RequestError, match="neither a file"):
+                    await editor.say(session, "meanwhile")
+            gone.rename(path)
+            assert (await editor.say(session, "after")).stop_reason == "end_turn"
+            assert (editor.text(), editor.requests) == ("onetwo", [])
+            users = [one["message"] for one in desk.events(session) if one["type"] == "message.user"]
+            assert [one["parts"][0]["text"] for one in users] == ["before", "after"]
 
     run(story())
 

@@ -284,6 +284,8 @@ class EditorSession:
         """Send a message, or run a command, and wait for the end. Raises `JaatoError`s, `RequestError`."""
         prompt = Prompt(word(), asyncio.get_running_loop().create_future())
         self._unsent.append(prompt)
+        if self._return is not None and self._return.done() and not self.session.watched:
+            self.disconnect()  # the last return to the session has failed
         try:
             while self._return is not None and not self._return.done() and not prompt.done.done():
                 # a new server must receive the options of the session before a message
@@ -450,6 +452,7 @@ class EditorSession:
                 with suppress(ConfigError):  # it runs, or has ended
                     await self.client.ask(TurnContinue(session_id=self.session.id))
         except JaatoError as error:
+            self._prompts += self._unsent  # which are not sent under other options
             self._fail(request_error(error))
 
     async def leave(self, *, withdraw: bool) -> tuple[list[Prompt], int]:
