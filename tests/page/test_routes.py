@@ -74,6 +74,22 @@ def test_back_on_a_phone(tmp_path: Path) -> None:
         seen.see("I looked.")
 
 
+def test_a_session_is_deleted_on_a_phone(tmp_path: Path) -> None:
+    """In the list, which is seen only when no session is open, the one that was left has the buttons."""
+    with desk(tmp_path, main=[]) as server, watched(server, **PHONE) as seen:
+        page = seen.page
+        seen.open(server)
+        seen.begin(server, name="Left")
+        page.get_by_role("button", name="Back to the sessions").click()
+        page.get_by_role("button", name="Rename").click()
+        page.get_by_role("textbox", name="Name of the session").fill("Renamed")
+        page.get_by_role("dialog").get_by_role("button", name="Rename").click()
+        page.get_by_role("link", name="Renamed").wait_for()
+        page.get_by_role("button", name="Delete").click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+        page.get_by_text("There are no sessions yet.").wait_for()
+
+
 def test_an_address_with_nonsense(tmp_path: Path) -> None:
     """A panel and an agent that do not exist are left out; a session that cannot be one is none."""
     with desk(tmp_path, main=[{"text": "Hello."}]) as server, watched(server) as seen:

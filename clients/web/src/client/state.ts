@@ -458,7 +458,7 @@ function resultChars(result: protocol.ToolResult): number {
 const PAIR = /[\ud800-\udbff][\udc00-\udfff]/g;
 
 /** The number of characters (code points), as offsets of the protocol count them. */
-export function countChars(text: string): number {
+function countChars(text: string): number {
   let pairs = 0;
   PAIR.lastIndex = 0;
   while (PAIR.test(text)) pairs += 1;
@@ -466,7 +466,7 @@ export function countChars(text: string): number {
 }
 
 /** `text` from one character to before another, counted as the protocol does. */
-export function sliceChars(text: string, start: number, end?: number): string {
+function sliceChars(text: string, start: number, end?: number): string {
   return text.slice(unitOf(text, start), end === undefined ? undefined : unitOf(text, end));
 }
 

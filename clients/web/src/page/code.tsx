@@ -37,17 +37,21 @@ export function LongText({ text }: { text: string }) {
 }
 
 export function CopyButton({ text, what }: { text: string; what?: string }) {
-  const [done, setDone] = useState(false);
+  const [outcome, setOutcome] = useState("");
   useEffect(() => {
-    if (!done) return undefined;
-    const timer = setTimeout(() => setDone(false), 1_500);
+    if (!outcome) return undefined;
+    const timer = setTimeout(() => setOutcome(""), 1_500);
     return () => clearTimeout(timer);
-  }, [done]);
+  }, [outcome]);
   const copy = async () => {
-    await navigator.clipboard.writeText(text);
-    setDone(true);
+    try {
+      await navigator.clipboard.writeText(text);
+      setOutcome("Copied");
+    } catch {
+      setOutcome("Not copied");
+    }
   };
-  return <button type="button" class="quiet" aria-label={what && !done ? `Copy ${what}` : undefined} onClick={() => void copy().catch(() => undefined)}>{done ? "Copied" : "Copy"}</button>;
+  return <button type="button" class="quiet" aria-label={what && !outcome ? `Copy ${what}` : undefined} onClick={() => void copy()}>{outcome || "Copy"}</button>;
 }
 
 function Coloured({ nodes }: { nodes: readonly Highlighted[] }) {
@@ -55,7 +59,7 @@ function Coloured({ nodes }: { nodes: readonly Highlighted[] }) {
 }
 
 /** The highlighted code, null until it is there or where there is none. The highlighter is loaded when code first appears. */
-export function useHighlight(text: string, language: string): readonly Highlighted[] | null {
+function useHighlight(text: string, language: string): readonly Highlighted[] | null {
   const [found, setFound] = useState<{ text: string; nodes: readonly Highlighted[] | null }>({ text: "", nodes: null });
   useEffect(() => {
     if (!language || text.length > HIGHLIGHTED_CHARS) return undefined;

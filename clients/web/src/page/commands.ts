@@ -17,9 +17,9 @@ export interface Completion {
   hint: string;
 }
 
-type Own = (view: View, given: string, show: (id: string) => void) => Promise<void>;
+type Handler = (view: View, given: string, show: (id: string) => void) => Promise<void>;
 
-const OWN: Record<string, { hint: string; run: Own }> = {
+const PAGE_COMMANDS: Record<string, { hint: string; run: Handler }> = {
   help: { hint: "list the commands and the keys", run: showHelp },
   stop: { hint: "stop what the agent does", run: async (view) => void (await view.session.stop()) },
   continue: { hint: "resume an interrupted turn", run: async (view) => void (await view.client.ask({ type: "turn.continue", session_id: view.session.id })) },
@@ -44,8 +44,8 @@ const KEYS: readonly [string, string][] = [
 /** The commands by name: the page's own, those of the session's plugins, and stored prompts. */
 function commandsOf(view: View): { name: string; hint: string; parameters: string }[] {
   const plugins = view.session.state.commands.map((command) => ({ name: command.name, hint: command.description, parameters: command.parameters ?? "" }));
-  const own = Object.entries(OWN).map(([name, { hint }]) => ({ name, hint, parameters: "" }));
-  return [...own, ...plugins.filter((command) => !(command.name in OWN))]
+  const own = Object.entries(PAGE_COMMANDS).map(([name, { hint }]) => ({ name, hint, parameters: "" }));
+  return [...own, ...plugins.filter((command) => !(command.name in PAGE_COMMANDS))]
     .sort((one, other) => one.name.localeCompare(other.name));
 }
 
@@ -84,8 +84,8 @@ export async function runSlash(view: View, text: string, show: (id: string) => v
   const found = /^\/([\w-]+)(?:\s+([\s\S]*))?$/.exec(text);
   if (!found) return false;
   const [, name = "", given = ""] = found;
-  if (Object.hasOwn(OWN, name)) {
-    await OWN[name]!.run(view, given.trim(), show);
+  if (Object.hasOwn(PAGE_COMMANDS, name)) {
+    await PAGE_COMMANDS[name]!.run(view, given.trim(), show);
     return true;
   }
   const command = view.session.state.commands.find((one) => one.name === name);

@@ -9,7 +9,7 @@ import { oneLine } from "./text.ts";
 
 const TYPING_MS = 80;
 
-export interface Completing {
+interface Completing {
   found: readonly Completion[];
   chosen: number;
   /** Take a key: choose another, take the chosen one, or close the list. False for other keys. */

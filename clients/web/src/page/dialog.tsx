@@ -5,7 +5,7 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { visible } from "./text.ts";
 
-interface Wanted {
+interface DialogOptions {
   title: string;
   text?: string;
   code?: string;
@@ -21,7 +21,7 @@ interface Wanted {
   danger?: boolean;
 }
 
-function Dialog({ wanted, close }: { wanted: Wanted; close: (answer: string | null) => void }) {
+function Dialog({ options, close }: { options: DialogOptions; close: (answer: string | null) => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const input = useRef<HTMLInputElement>(null);
   const [error, setError] = useState("");
@@ -36,7 +36,7 @@ function Dialog({ wanted, close }: { wanted: Wanted; close: (answer: string | nu
     const answer = input.current?.value ?? "yes";
     setBusy(true);
     try {
-      await wanted.submit?.(answer);
+      await options.submit?.(answer);
       close(answer);
     } catch (failure) {
       setError((failure as Error).message);
@@ -45,17 +45,17 @@ function Dialog({ wanted, close }: { wanted: Wanted; close: (answer: string | nu
     }
   };
   return (
-    <dialog ref={dialog} class={`dialog ${wanted.body ? "wide" : ""}`} aria-labelledby="dialog-title" onCancel={() => close(null)}>
+    <dialog ref={dialog} class={`dialog ${options.body ? "wide" : ""}`} aria-labelledby="dialog-title" onCancel={() => close(null)}>
       <form onSubmit={(event) => void submit(event)}>
-        <h2 id="dialog-title">{wanted.title}</h2>
-        {wanted.text ? <p>{wanted.text}</p> : null}
-        {wanted.code ? <pre class="box-code">{visible(wanted.code)}</pre> : null}
-        {wanted.body ? <div class="dialog-body" tabIndex={0} role="region" aria-label="What would change">{wanted.body}</div> : null}
-        {wanted.initial === undefined ? null : <input ref={input} class="field" aria-label={wanted.title} defaultValue={wanted.initial} aria-invalid={error ? true : undefined} aria-describedby="dialog-error" />}
+        <h2 id="dialog-title">{options.title}</h2>
+        {options.text ? <p>{options.text}</p> : null}
+        {options.code ? <pre class="box-code">{visible(options.code)}</pre> : null}
+        {options.body ? <div class="dialog-body" tabIndex={0} role="region" aria-label="What would change">{options.body}</div> : null}
+        {options.initial === undefined ? null : <input ref={input} class="field" aria-label={options.title} defaultValue={options.initial} aria-invalid={error ? true : undefined} aria-describedby="dialog-error" />}
         <p id="dialog-error" role="alert" class="error-text">{error}</p>
         <div class="row end">
-          {wanted.no === null ? null : <button type="button" class="button" onClick={() => close(null)}>{wanted.no ?? "Cancel"}</button>}
-          <button type="submit" class={`button ${wanted.danger ? "danger" : "primary"}`} disabled={busy} onClick={(event) => { if (event.detail > 1) event.preventDefault(); }}>{wanted.yes}</button>
+          {options.no === null ? null : <button type="button" class="button" onClick={() => close(null)}>{options.no ?? "Cancel"}</button>}
+          <button type="submit" class={`button ${options.danger ? "danger" : "primary"}`} disabled={busy} onClick={(event) => { if (event.detail > 1) event.preventDefault(); }}>{options.yes}</button>
         </div>
       </form>
     </dialog>
@@ -63,7 +63,7 @@ function Dialog({ wanted, close }: { wanted: Wanted; close: (answer: string | nu
 }
 
 /** Show a dialog until it is answered, or another session is opened. */
-function ask(wanted: Wanted): Promise<string | null> {
+function ask(options: DialogOptions): Promise<string | null> {
   return new Promise((resolve) => {
     const place = document.createElement("div");
     const before = document.activeElement;
@@ -78,16 +78,16 @@ function ask(wanted: Wanted): Promise<string | null> {
     };
     const leave = () => close(null);
     addEventListener("hashchange", leave);
-    render(<Dialog wanted={wanted} close={close} />, place);
+    render(<Dialog options={options} close={close} />, place);
   });
 }
 
 /** Whether the user confirms. */
-export async function confirmDialog(wanted: Omit<Wanted, "initial">): Promise<boolean> {
-  return (await ask(wanted)) !== null;
+export async function confirmDialog(options: Omit<DialogOptions, "initial">): Promise<boolean> {
+  return (await ask(options)) !== null;
 }
 
 /** A line of text, null if the user cancels. */
-export function promptDialog(wanted: Wanted & { initial: string }): Promise<string | null> {
-  return ask(wanted);
+export function promptDialog(options: DialogOptions & { initial: string }): Promise<string | null> {
+  return ask(options);
 }

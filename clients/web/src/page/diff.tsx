@@ -37,7 +37,7 @@ export function Diff({ text }: { text: string }) {
 }
 
 /** The lines of a diff with their numbers. Within a hunk the counts of its head decide, not what a line looks like. */
-export function parseDiff(text: readonly string[]): Line[] {
+function parseDiff(text: readonly string[]): Line[] {
   const found: Line[] = [];
   let [old, now, oldLeft, newLeft] = [0, 0, 0, 0];
   for (const raw of text) {

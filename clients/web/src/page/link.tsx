@@ -6,7 +6,7 @@ import { confirmDialog } from "./dialog.tsx";
 import { visible } from "./text.ts";
 
 /** The address if it may be opened: http, https or mail, absolute, without a name before an `@` that imitates a host. */
-export function safeUrl(url: string): URL | null {
+function safeUrl(url: string): URL | null {
   try {
     const parsed = new URL(url);
     return ["http:", "https:", "mailto:"].includes(parsed.protocol) && !parsed.username && !parsed.password ? parsed : null;

@@ -3,7 +3,6 @@
 import { render } from "preact";
 
 import "./style.css";
-import "./panels.css";
 import "./print.css";
 import { App } from "./app.tsx";
 import { codeOf, pair, takeLink } from "./pairing.ts";

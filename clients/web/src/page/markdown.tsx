@@ -82,7 +82,7 @@ interface Block {
 const FENCE = /^( {0,3})(`{3,}(?=[^`]*$)|~{3,})(.*)/s;
 
 /** Cut at fences, and at blank lines before a line that begins a block of its own. Fences in lists belong to the list. */
-export function splitBlocks(text: string): Block[] {
+function splitBlocks(text: string): Block[] {
   const blocks: Block[] = [];
   let start = 0;
   let fence: { marks: string; indent: number; language: string; from: number; inItem: boolean } | null = null;

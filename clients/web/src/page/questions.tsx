@@ -41,7 +41,7 @@ export function Questions({ view, status }: { view: View; status: Status }) {
   );
 }
 
-interface Answerable<T> {
+interface QuestionProps<T> {
   view: View;
   question: T;
   who: string;
@@ -49,7 +49,7 @@ interface Answerable<T> {
   can: boolean;
 }
 
-type Given = { arguments?: Record<string, unknown>; comment?: string };
+type AnswerDetails = { arguments?: Record<string, unknown>; comment?: string };
 
 /** The answers that last, and the keys that give them with Alt. */
 export const ANSWERS: readonly { answer: string; label: string; key: string; covers: boolean; hint: string }[] = [
@@ -61,11 +61,11 @@ export const ANSWERS: readonly { answer: string; label: string; key: string; cov
   { answer: "never", label: "Never", key: "X", covers: false, hint: "deny calls like this from now on" },
 ];
 
-function Permission({ view, question, who, count, can }: Answerable<PermissionRequested>) {
+function Permission({ view, question, who, count, can }: QuestionProps<PermissionRequested>) {
   const [editing, setEditing] = useState(false);
   const [comment, setComment] = useState("");
   const [text, setText] = useState(() => JSON.stringify(question.arguments, null, 2));
-  const { error, busy, ready, send } = useAnswer(view, question, (answer: string, more: Given = {}) => view.session.answer(question, answer, more));
+  const { error, busy, ready, send } = useAnswer(view, question, (answer: string, more: AnswerDetails = {}) => view.session.answer(question, answer, more));
   const field = useRef<HTMLTextAreaElement>(null);
   const edit = useRef<HTMLButtonElement>(null);
   useEffect(() => {
@@ -105,8 +105,7 @@ function Permission({ view, question, who, count, can }: Answerable<PermissionRe
       <div class="question-body">
         {editing ? (
           <textarea ref={field} class="field code-field" aria-label="Arguments as JSON" rows={Math.min(14, text.split("\n").length + 1)} spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />
-        ) : <Asked question={question} />}
-        {question.preview && !editing ? <Diff text={question.preview} /> : null}
+        ) : <WhatIsAsked question={question} />}
         {question.access ? <Access access={question.access} /> : null}
         <p class="muted">Because <LongText text={visible(question.reason)} />{question.deadline ? ` · denied at ${clock(question.deadline)} without an answer` : ""}</p>
         {question.shape ? <p class="muted covers">An answer that lasts covers: <code>{oneLine(question.shape.replaceAll("\n", "; "), 300)}</code></p> : <p class="muted">The answer applies to this call only.</p>}
@@ -127,9 +126,16 @@ function Permission({ view, question, who, count, can }: Answerable<PermissionRe
   );
 }
 
-function Asked({ question }: { question: PermissionRequested }) {
+/** The arguments, then the diff of what would change; a diff that was cut comes first, as the arguments repeat it. */
+function WhatIsAsked({ question }: { question: PermissionRequested }) {
+  const diff = question.preview ? <Diff text={question.preview} /> : null;
+  const isCut = CUT.test(question.preview ?? "");
+  return <>{isCut ? diff : null}<AskedArguments question={question} isCut={isCut} />{isCut ? null : diff}</>;
+}
+
+function AskedArguments({ question, isCut }: { question: PermissionRequested; isCut: boolean }) {
   const heads = (question.preview ?? "").split("\n").filter((line) => line.startsWith("+++ "));
-  const previewed = question.preview && !CUT.test(question.preview);
+  const previewed = question.preview && !isCut;
   const shown = ([name, value]: [string, unknown]) => !previewed || !(IN_PREVIEW.has(name) || (name === "path" && heads.length === 1 && heads[0] === `+++ ${valueText(value)}`));
   const entries = Object.entries(question.arguments).filter(shown);
   if (!entries.length) return question.preview ? null : <p class="muted">It has no arguments.</p>;
@@ -146,7 +152,7 @@ function Access({ access }: { access: NonNullable<PermissionRequested["access"]>
   return <div class={`access ${access.profile === "full" ? "danger-text" : ""}`}><b>It may</b><ul>{lines.map((line) => <li key={line}>{visible(line)}</li>)}</ul></div>;
 }
 
-function Clarification({ view, question, who, count, can }: Answerable<ClarificationQuestion>) {
+function Clarification({ view, question, who, count, can }: QuestionProps<ClarificationQuestion>) {
   const form = useRef<HTMLFormElement>(null);
   const { error, busy, ready, send } = useAnswer(view, question, (answers: (string | null)[]) => view.session.clarify(question, answers));
   const off = !can || busy || !ready;
@@ -163,7 +169,7 @@ function Clarification({ view, question, who, count, can }: Answerable<Clarifica
       <header class="question-head"><h3>{who}{question.outcome ? "What happened to this call?" : "The agent asks"}</h3><span class="muted">{count}</span></header>
       <div class="question-body">
         {question.context ? <p dir="auto"><LongText text={prose(question.context)} /></p> : null}
-        {question.questions.map((asked, index) => <Asking key={index} asked={asked} index={index} />)}
+        {question.questions.map((asked, index) => <ClarificationField key={index} asked={asked} index={index} />)}
         {question.deadline ? <p class="muted">Defaults are used from {clock(question.deadline)}.</p> : null}
       </div>
       <p role="alert" class="error-text">{error}</p>
@@ -172,7 +178,7 @@ function Clarification({ view, question, who, count, can }: Answerable<Clarifica
   );
 }
 
-function Asking({ asked, index }: { asked: Readonly<Record<string, unknown>>; index: number }) {
+function ClarificationField({ asked, index }: { asked: Readonly<Record<string, unknown>>; index: number }) {
   const choices = Array.isArray(asked["choices"]) ? asked["choices"].map(String) : [];
   const preset = typeof asked["default"] === "string" ? asked["default"] : "";
   return (

@@ -14,7 +14,7 @@ export interface Route {
 }
 
 /** The route in the address. */
-export function currentRoute(): Route {
+function currentRoute(): Route {
   const parts = new URLSearchParams(location.hash.slice(1));
   const session = parts.get("s") ?? "";
   if (!/^[A-Za-z0-9_-]{1,100}$/.test(session)) return { session: "", agent: "", panel: "" };

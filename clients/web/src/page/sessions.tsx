@@ -29,6 +29,8 @@ export function Sessions({ client, status, current, view, show }: Props) {
   const begin = useRef<HTMLButtonElement>(null);
   const { list, error, more, fetchMore, refresh } = useSessions(client, status, query, view, useListNotifications(current, show));
   const owner = isOwner(client);
+  const last = useRef("");
+  last.current = current || last.current;
   return (
     <nav class="sessions" aria-label="Sessions">
       <div class="sessions-head">
@@ -42,7 +44,7 @@ export function Sessions({ client, status, current, view, show }: Props) {
       {error ? <p class="error-text pad" role="alert">{error}</p> : null}
       <ul class="session-list">
         {list.map((entry) => (
-          <Row key={entry.id} entry={entry} current={entry.id === current} client={client} owner={owner} show={show} refresh={refresh} />
+          <Row key={entry.id} entry={entry} current={entry.id === current} marked={entry.id === last.current} client={client} owner={owner} show={show} refresh={refresh} />
         ))}
       </ul>
       {!list.length && !error && status === "online" ? <p class="muted pad">{query ? "Nothing was found." : "There are no sessions yet. New begins one in a directory of the server’s machine."}</p> : null}
@@ -51,7 +53,18 @@ export function Sessions({ client, status, current, view, show }: Props) {
   );
 }
 
-function Row({ entry, current, client, owner, show, refresh }: { entry: SessionEntry; current: boolean; client: Client; owner: boolean; show: (id: string) => void; refresh: () => void }) {
+interface RowProps {
+  entry: SessionEntry;
+  current: boolean;
+  /** Whether it is the one that was opened last: on a phone the list is seen only when none is open. */
+  marked: boolean;
+  client: Client;
+  owner: boolean;
+  show: (id: string) => void;
+  refresh: () => void;
+}
+
+function Row({ entry, current, marked, client, owner, show, refresh }: RowProps) {
   const title = titleOf(entry, entry.id);
   const home = client.connection.welcome?.home;
   const mark = entry.questions ? "waits for an answer" : entry.busy ? "working" : entry.interrupted ? "interrupted" : "";
@@ -65,7 +78,7 @@ function Row({ entry, current, client, owner, show, refresh }: { entry: SessionE
     await client.ask({ type: "session.delete", session_id: entry.id }).then(() => { if (current) show(""); refresh(); }, (error: Error) => alertError(error));
   };
   return (
-    <li class={current ? "current" : ""}>
+    <li class={marked ? "current" : ""}>
       <a href={`#s=${entry.id}`} aria-current={current ? "page" : undefined}>
         <span class="line"><span class="name" dir="auto" title={oneLine(title, 400)}>{oneLine(title, 80)}</span><time dateTime={entry.updated_at}>{ago(entry.updated_at)}</time></span>
         <span class="line sub">
@@ -73,7 +86,7 @@ function Row({ entry, current, client, owner, show, refresh }: { entry: SessionE
           {mark ? <span class={`mark ${entry.questions ? "asks" : ""}`}>{mark}</span> : null}
         </span>
       </a>
-      {current && owner ? (
+      {marked && owner ? (
         <div class="row-actions">
           <button type="button" class="quiet" onClick={() => void askName()}>Rename</button>
           <button type="button" class="quiet" onClick={() => void remove()}>Delete</button>
