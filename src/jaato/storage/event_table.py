@@ -30,11 +30,11 @@ AT_ONCE = 8
 ROWS = [", ".join(["(?, ?, ?)"] * count) for count in range(1, AT_ONCE + 1)]
 INSERTS = [
     f"INSERT INTO event SELECT * FROM (VALUES {places}) "  # noqa: S608 nothing but question marks
-    "WHERE EXISTS (SELECT 1 FROM event WHERE position = ? - 1) "
-    "AND EXISTS (SELECT 1 FROM lease WHERE fence = ?)"
+    "WHERE EXISTS (SELECT 1 FROM lease WHERE fence = ?)"
     for places in ROWS
 ]
-"""By number of events: they go in while the lease they are written under is the session's."""
+"""By number of events: they go in while the lease they are written under is the session's. Nothing else is read from the
+table they go into, or SQLite would first put them into a temporary one."""
 LEASED = "SELECT 1 FROM lease WHERE fence = ?"
 UNLEASED = "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM lease WHERE session = ?)"
 
@@ -62,6 +62,8 @@ class WriteHandle(msgspec.Struct):
     number: int
     touched_at: str
     fence: int = 0
+    last_seq: int = 0
+    """The last event that was written under this lease, under which nobody else writes or deletes any; 0 before the first."""
 
 
 def encode_rows(events: Sequence[Event], first_seq: int) -> list[Row]:
@@ -123,12 +125,12 @@ def changes_session_row(events: Sequence[Event], log: WriteHandle) -> bool:
 
 
 def insert_events(connection: sqlite3.Connection, log: WriteHandle, rows: list[Row]) -> bool:
-    """Insert at most `AT_ONCE` rows in one statement that is a commit; False if there is a gap, or the lease was lost."""
+    """Insert at most `AT_ONCE` rows that follow the last one in one statement that is a commit; False if the lease was lost."""
     values: list[int | str | bytearray] = []
     start = log.number << SEQ_BITS
     for seq, timestamp, data in rows:
         values += (start + seq, timestamp, bytearray(data))
-    values += (values[0], log.fence)
+    values.append(log.fence)
     return connection.execute(INSERTS[len(rows) - 1], values).rowcount == len(rows)
 
 

@@ -136,7 +136,7 @@ class SqliteStore:
                 raise SessionBusy(
                     f"Session {session_id} exists already. Open it, or begin one with a new id."
                 ) from error
-            log = WriteHandle(number, created.timestamp, self._leases.fence(session_id))
+            log = WriteHandle(number, created.timestamp, self._leases.fence(session_id), rows[-1][0])
             connection.execute(FIRST, row_values(log, rows[0]))
             done = write_events(connection, log, rows[1:], first)
             connection.execute("COMMIT" if done else "ROLLBACK")
@@ -162,7 +162,8 @@ class SqliteStore:
                 self._number(connection, session_id), "", self._leases.fence(session_id)
             )
             try:
-                if log.fence and len(rows) <= AT_ONCE and not changes_session_row(events, log):
+                is_next = log.fence and rows[0][0] == log.last_seq + 1
+                if is_next and len(rows) <= AT_ONCE and not changes_session_row(events, log):
                     done = insert_events(connection, log, rows)
                 else:
                     connection.execute("BEGIN IMMEDIATE")
@@ -174,6 +175,7 @@ class SqliteStore:
                     "Stop it there, or leave it here; then continue from what is stored, or fork the session."
                 ) from error
             if done:
+                log.last_seq = rows[-1][0]
                 self._logs[session_id] = log
                 self._checkpoint.count_commit(connection, size_of(rows))
         if not done:
