@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from tests.storage.logs import begin, created, renamed, said, sound, text_of
 from jaato.abc.store import Damaged, Store
 from jaato.errors import SessionBusy, SessionNotFound, StoreError
 from jaato.protocol.events import AgentOutput, Event, ToolCallStart
+from jaato.storage.event_table import INSERTS
 from jaato.storage.sqlite import SqliteStore
 
 
@@ -170,6 +172,28 @@ def test_most_appends_write_one_row(store: SqliteStore) -> None:
         store.append([said("s1", seq, at="2126-01-01T00:00:00.050Z")])
     with store._guard as connection:
         assert connection.total_changes - before == 10
+
+
+@pytest.mark.parametrize("bad", [3, 5, 9])
+def test_the_holder_of_a_session_leaves_no_gap(store: SqliteStore, bad: int) -> None:
+    """Under a lease, too, an event that does not continue the log is refused, and the one that does is stored after it."""
+    store.hold("s1")
+    begin(store, "s1")
+    store.append([said("s1", 2), said("s1", 3)])
+    with pytest.raises(StoreError):
+        store.append([said("s1", bad)])
+    store.append([said("s1", 4)])
+    assert [event.seq for event in store.read("s1") if isinstance(event, Event)] == [1, 2, 3, 4]
+
+
+def test_no_append_makes_a_temporary_table(store: SqliteStore, path: Path) -> None:
+    """SQLite writes the events of an append into their table directly, however many there are."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        for count, statement in enumerate(INSERTS, 1):
+            values = [*[1, "", b""] * count, 1]
+            steps = {row[1] for row in connection.execute(f"EXPLAIN {statement}", values)}
+            assert "Insert" in steps
+            assert "OpenEphemeral" not in steps
 
 
 def test_reading_while_writing(store: SqliteStore) -> None:
