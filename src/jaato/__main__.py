@@ -5,8 +5,13 @@ from __future__ import annotations
 import os
 import sys
 
-if sys.path and not sys.flags.safe_path and sys.path[0] in ("", os.getcwd()):
-    del sys.path[0]  # `-m` puts the current directory there, which is a workspace: nothing of it is imported
+if sys.path and not sys.flags.safe_path:
+    try:
+        here = os.getcwd()
+    except OSError:  # it was removed
+        here = ""
+    if sys.path[0] in ("", here):
+        del sys.path[0]  # `-m` puts the current directory there, which is a workspace: nothing of it is imported
 
 from jaato.cli import main
 

@@ -55,6 +55,26 @@ def test_a_message_starts_the_server_again(tmp_path: Path) -> None:
         desk.run("serve", "--stop")
 
 
+def test_a_command_starts_the_server_again(tmp_path: Path) -> None:
+    """A command waits visibly like a message, and is run; what needs no server runs without, and leaving does not wait for one."""
+    desk = desk_with_runtime(tmp_path)
+    try:
+        with terminal(desk, "tui", *desk.script(say("First."))) as child:
+            child.expect("ready")
+            os.kill(desk.server_pid(), signal.SIGKILL)
+            child.expect("a message starts the server")
+            child.send("/help\r")
+            child.expect("/delete-session")
+            assert "waits for" not in child.before
+            child.send("/waypoint list\r")
+            expect_all(child, "waits for the connection", "session start", "ready")
+            os.kill(desk.server_pid(), signal.SIGKILL)
+            child.expect("a message starts the server")
+            leave(child)
+    finally:
+        desk.run("serve", "--stop")
+
+
 def test_an_answer_that_no_server_has_taken_starts_one(tmp_path: Path) -> None:
     """The server hangs when the question is answered, and is killed: the call runs once, without another key."""
     desk = desk_with_runtime(tmp_path)

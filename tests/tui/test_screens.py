@@ -16,7 +16,8 @@ from jaato.plugins.mcp.pool import SERVER_POOL
 from jaato.protocol.commands import SessionFork
 from jaato.protocol.specs import Plan, PlanStep
 from jaato.tui.screens.browser import Browser, Row, Subject
-from jaato.tui.screens.subjects import MOST, drop_empty_columns
+from jaato.tui.screens.listings import drop_empty_columns
+from jaato.tui.screens.sessions import MOST, SessionSubject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -329,25 +330,28 @@ async def test_the_keys_of_the_prompt_can_be_bound(work: Path) -> None:
         await one.press("escape")
 
 
-class Leaving(Subject):
-    """A preview and rows that arrive when the list was removed already."""
+class Leaving(Subject[str]):
+    """A preview, or rows, that arrive when the list was removed already."""
 
     title = "Leaving"
 
-    def __init__(self) -> None:
+    def __init__(self, *, are_rows_late: bool = False) -> None:
         self.arrived = asyncio.Event()
         self.waiting = 0
+        self._are_rows_late = are_rows_late
 
-    async def rows(self, query: str) -> list[Row]:
-        """One row; later ones wait."""
+    async def rows(self, query: str) -> list[Row[str]]:
+        """One row."""
         del query
-        return [Row("one", "one")]
+        if self._are_rows_late:
+            await self.arrived.wait()
+        return [Row("one", "one", "one")]
 
-    async def preview(self, row_id: str) -> list[tuple[str, str]]:
+    async def preview(self, row: Row[str]) -> list[tuple[str, str]]:
         """Waits."""
         self.waiting += 1
         await self.arrived.wait()
-        return [(row_id, "")]
+        return [(row.id, "")]
 
 
 async def test_what_arrives_while_a_screen_is_removed_is_ignored(work: Path) -> None:
@@ -363,6 +367,20 @@ async def test_what_arrives_while_a_screen_is_removed_is_ignored(work: Path) -> 
         await browser.load()
         await one.press("escape")
         await one.wait(lambda: one.app.screen is one.app.view)
+
+
+async def test_the_row_of_a_list_that_is_replaced_has_its_preview(work: Path) -> None:
+    """A search or a refresh replaces the rows while the preview of one waits; a list says that it is loading until it has any."""
+    async with studio(work, steps=[say("x")]) as one:
+        subject = SessionSubject(one.app.link)
+        (row,) = await subject.rows("")
+        assert await subject.rows("nowhere") == []
+        assert ("Without a name", "bold") in await subject.preview(row)
+        silent = Leaving(are_rows_late=True)
+        one.app.push_screen(Browser(silent))
+        await one.see("loading …")
+        silent.arrived.set()
+        await one.press("escape")
 
 
 async def test_the_list_of_a_screen_is_visible_on_a_tiny_terminal(work: Path) -> None:

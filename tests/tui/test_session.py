@@ -192,6 +192,27 @@ async def test_reading_further_up_never_jumps(work: Path) -> None:
         await one.see("new 19")
 
 
+async def test_another_size_keeps_the_text_that_is_read(work: Path) -> None:
+    """In the middle of a long answer, however often the size changes: also where all of it fits, and right after scrolling."""
+    text = " ".join(f"word{number}" for number in range(1_500))
+    async with studio(work, steps=[say(f"{text}\n\n{text}")]) as one:
+        await one.send("go")
+        await one.see("tokens in", "ready")
+        await one.press(*["pageup"] * 9)
+        before = one.screen.splitlines()[0]
+        first = before.split()[0]
+        for size in [(50, 24), (120, 60), (30, 10), (200, 12)]:
+            await one.pilot.resize_terminal(*size)
+            height = size[1]
+            await one.wait(lambda height=height: len(one.screen.splitlines()) == height)  # type: ignore[misc]  # a default is no inference
+            assert first in one.screen.splitlines()[0].split()
+        await one.pilot.resize_terminal(240, 200)
+        await one.see("word0 ")
+        await one.pilot.resize_terminal(80, 24)
+        await one.wait(lambda: one.screen.splitlines()[:1] == [before])
+        assert not one.app.view.transcript.following
+
+
 async def test_earlier_entries_are_loaded_at_the_top(work: Path) -> None:
     """A session with more entries than the state keeps: Home loads the earlier ones, in order, each once, and so does a
     search, as far as it needs."""
@@ -223,6 +244,25 @@ async def test_earlier_entries_are_loaded_at_the_top(work: Path) -> None:
         await one.press("ctrl+f")
         await one.type("nowhere")
         await one.see("No part of the conversation has these words.")
+
+
+async def test_a_search_shows_and_goes_to_the_words(work: Path) -> None:
+    """In the middle of a long answer, and in the output of a folded call, which is unfolded."""
+    text = "\n\n".join(f"paragraph {number}" for number in range(300)).replace("paragraph 150", "The needle.")
+    steps = [call("run", command="seq 300 | sed s/^99$/hay''stack/"), say(text)]
+    async with studio(work, steps=steps) as one:
+        await one.send("go")
+        await one.see("tokens in", "ready")
+        for word, before, after in (
+            ("needle", "paragraph 149", "paragraph 155"),
+            ("haystack", " 98", "│ 103"),
+        ):
+            await one.press("ctrl+f")
+            await one.type(word)
+            await one.see(word, before)
+            await one.press("enter")
+            await one.see(word, after)
+            assert one.app.screen is one.app.view
 
 
 async def test_text_is_selected_with_the_mouse_and_copied(work: Path) -> None:

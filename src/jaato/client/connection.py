@@ -82,6 +82,8 @@ class Client:
         """Whether the server runs in this process: there is no reconnecting after it has ended."""
         self._there = asyncio.Event()
         self._waiting: dict[str, tuple[Command, asyncio.Future[Result]]] = {}
+        self._unsent: set[str] = set()
+        """The commands that were asked while there was no connection, by id."""
         self._ids = 0
         self._closing = False
         self._lost: JaatoError | None = None
@@ -158,6 +160,8 @@ class Client:
         try:
             if self._transport is not None:
                 self._transport.send(encode(asked))
+            else:
+                self._unsent.add(asked.id)
         except ConnectionFault:
             pass  # sent again after the reconnect
         try:
@@ -215,7 +219,7 @@ class Client:
             if session.watched:
                 transport.send(encode(session.attachment()))
         for command, reply in list(self._waiting.values()):
-            if isinstance(command, CommandExecute):
+            if isinstance(command, CommandExecute) and command.id not in self._unsent:
                 reply.set_exception(
                     ServerGone("The connection was lost; whether the command was carried out is not known.")
                 )
@@ -225,6 +229,7 @@ class Client:
                 self._held[opening[command.session_id]].append(command)
             else:
                 transport.send(encode(command))
+        self._unsent.clear()
         self._there.set()
         self.on_connection(True)
 

@@ -33,22 +33,9 @@ from jaato.tui.prompt.completion import list_commands
 from jaato.tui.prompt.editor import Prompt
 from jaato.tui.questions.dialogs import ConfirmDialog
 from jaato.tui.questions.panel import QuestionPanel
-from jaato.tui.screens.browser import Browser, Subject
+from jaato.tui.screens.browser import Browser
+from jaato.tui.screens.catalog import SCREENS, make_subject
 from jaato.tui.screens.keys import KeysScreen
-from jaato.tui.screens.searches import ConversationSubject, HistorySubject
-from jaato.tui.screens.subjects import (
-    PERMISSIONS,
-    PINS,
-    USAGE,
-    ContextSubject,
-    McpSubject,
-    PlanSubject,
-    SessionSubject,
-    TaskSubject,
-    TextSubject,
-    ToolSubject,
-    WaypointSubject,
-)
 from jaato.tui.session_screen import SessionScreen
 from jaato.tui.transcript.lines import clean
 from jaato.tui.transcript.widget import Transcript
@@ -58,25 +45,6 @@ LEAVE_S = 2.0
 """How long the second Ctrl+C may come after the first."""
 LIKE_ANSWERS = ("y", "n", "yes", "no")
 """Texts that are meant as an answer while a question waits: as messages they would not be one."""
-
-
-SCREENS = {
-    "sessions": ("Sessions", "search, preview and open sessions ({app.sessions})"),
-    "search": ("Search", "search in the conversation ({app.search})"),
-    "history": ("Messages sent before", "search and reuse them ({app.history})"),
-    "plans": ("Plans", "the plans of all agents, with their steps ({app.plans})"),
-    "waypoints": ("Waypoints", "the tree, what restoring would change, restore"),
-    "tasks": ("Background tasks", "their state and live output; stop one ({app.tasks})"),
-    "tools": ("Tools", "all tools and their price in tokens; switch one off"),
-    "mcp": ("MCP servers", "how each stands, its tools and their price; restart one"),
-    "permissions": ("Permissions", "lasting answers and the mode"),
-    "usage": ("Usage", "tokens, price and time by agent, model, tool and day"),
-    "context": ("Context", "what the model's context consists of, as bars"),
-    "pins": ("Pinned texts", "what every compaction keeps"),
-    "keys": ("Keys", "all keys ({app.keys})"),
-}
-"""The screens: title and description."""
-TEXTS = {"usage": USAGE, "permissions": PERMISSIONS, "pins": PINS}
 
 
 class FullScreenClient(App[int], inherit_bindings=False):
@@ -434,31 +402,7 @@ class FullScreenClient(App[int], inherit_bindings=False):
             else:
                 self.push_screen(KeysScreen(self.names))
         elif self.link.is_open and self.screen is self.view:
-            self.push_screen(Browser(self._subject(name)))
-
-    def _subject(self, name: str) -> Subject:
-        link, view = self.link, self.view
-        match name:
-            case "search":
-                show = view.transcript.show_block
-                return ConversationSubject(link, view.agent_id, self._load_earlier, show)
-            case "history":
-                return HistorySubject(view.area.history.entries, view.prompt.begin)
-            case "sessions":
-                return SessionSubject(link)
-            case "plans":
-                return PlanSubject(link)
-            case "waypoints":
-                return WaypointSubject(link)
-            case "tasks":
-                return TaskSubject(link, view.transcript.marked_task)
-            case "context":
-                return ContextSubject(link)
-            case "mcp":
-                return McpSubject(link)
-            case "tools":
-                return ToolSubject(link)
-        return TextSubject(link, SCREENS[name][0], TEXTS[name])
+            self.push_screen(Browser(make_subject(name, self.view, self._load_earlier)))
 
     def action_mouse(self) -> None:
         """Give the mouse to the terminal, so that it selects and scrolls itself, or take it again."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
-import anyio.to_thread
 import msgspec
 
 from jaato.abc.asker import Answer
@@ -16,28 +15,30 @@ from jaato.cli.connect import find_busy_session
 from jaato.cli.output.answers import late_answer_text
 from jaato.cli.output.console import Look, one_line
 from jaato.cli.output.presence import OtherClients
-from jaato.cli.output.wording import sandbox_lines
 from jaato.cli.repl.questions import answer_command
 from jaato.cli.repl.slash_commands import run_slash_command
 from jaato.client.connection import Client
 from jaato.client.session import RemoteSession
-from jaato.errors import ConnectionFault, JaatoError, SessionBusy
+from jaato.errors import JaatoError, SessionBusy
 from jaato.protocol.commands import MessageSend, SessionCreate, SessionDetach, resume_command
 from jaato.protocol.events import Event, InitProgress, PermissionRequested, SessionInfo, TurnCompleted
 from jaato.protocol.frames import Opened, Settled
 from jaato.tui.preferences import KeyNames
 from jaato.tui.prompt.attachments import Attachments
 from jaato.tui.questions.lines import Question
+from jaato.tui.server_choice import start_until
 from jaato.tui.transcript.blocks import NoteBlock, UserBlock
 from jaato.tui.transcript.conversation import Conversation
-from jaato.tui.transcript.lines import shorten_path
+from jaato.tui.transcript.introduction import introduce
 
 Connection = AbstractAsyncContextManager[tuple[Client, str, SessionCreate | None]]
 HISTORY_PAGE = 100
 DETACH_TIMEOUT_S = 2.0
-START_AGAIN_S = 2.0
 SILENCE_S = 0.5
 """How long a server may take to accept a message until that is shown as waiting."""
+LOCAL_S = 0.05
+"""How long a command may take that needs no server, while there is none."""
+T = TypeVar("T")
 
 
 class Notes:
@@ -171,7 +172,7 @@ class Link:
         self.was_busy = self.is_busy and not self.client.in_process
         if self._following is not None:
             self._following.cancel()
-        if self.was_busy:
+        if self.was_busy or not self.client.connected:
             return  # the connection ends, and the turn goes on
         if self.is_busy:
             with suppress(JaatoError):
@@ -210,7 +211,8 @@ class Link:
         assert session.info is not None
         self._others = OtherClients(session.info, self.client.welcome.client_id)
         self.output = Shown(session.info.sandbox.mode if session.info.sandbox is not None else "")
-        self._introduce(session.info, notices)
+        first = introduce(session.state, session.info, self.client.welcome.home, notices, self._names)
+        self.conversation.add_notes(first)
         self.conversation.catch_up(session.info)
         self._following = asyncio.get_running_loop().create_task(self._follow(session))
         self.on_open()
@@ -220,33 +222,6 @@ class Link:
         own = self.client.welcome.client_id
         info = self.session.info
         return next((one.name for one in info.clients if one.id == own), "") if info is not None else ""
-
-    def _introduce(self, info: SessionInfo, notices: list[tuple[str, str]]) -> None:
-        """The first lines: which session, where, with what, and how it is confined."""
-        state = self.session.state
-        place = shorten_path(state.workspace, self.client.welcome.home)
-        begun = bool(state.turns) or state.open_turn is not None
-        title = state.name or ("Session without a name" if begun else "New session")
-        lines = [(title, "bold"), (f"{place} · {state.session_id}", "dim"), *notices]
-        if info.sandbox is not None:
-            look = "dim" if info.sandbox.backend and not info.sandbox.full else "yellow"
-            lines += [(line, look) for line in sandbox_lines(info.sandbox)]
-        if not begun:
-            lines.append(
-                (
-                    self._names.fill(
-                        "Type a message. / lists commands, @ finds files, {app.keys} shows the keys."
-                    ),
-                    "",
-                )
-            )
-            others = [
-                one for one in info.sessions if one.workspace == info.workspace and one.id != state.session_id
-            ]
-            if others:
-                opens = self._names.fill("{app.sessions} opens an earlier session")
-                lines.append((f"{opens} ({len(others)} in this directory).", "dim"))
-        self.conversation.add_notes(lines)
 
     async def open_session(self, creation: SessionCreate | None, session_id: str | None) -> None:
         """Switch to another session. Raises `JaatoError`, and stays in the current one."""
@@ -331,19 +306,24 @@ class Link:
             try:
                 await work
             except JaatoError as error:
-                self.conversation.note(str(error), "red")
-                self.changed()
+                self._note_failure(str(error))
 
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _note_failure(self, text: str) -> None:
+        self.conversation.note(text, "red")
+        self.changed()
 
     async def submit(self, text: str) -> bool:
         """Send a message, or run it as a command; whether it was a message. Raises `JaatoError`."""
         is_slash = is_command(text)
         if is_slash:
             self.console = Notes(self)
-            is_command_run = await run_slash_command(self, text[1:], working=self.is_busy)
+            running = run_slash_command(self, text[1:], working=self.is_busy)
+            silence_s = None if self.client.connected else LOCAL_S
+            is_command_run = await self._show_while_waiting(running, text, [], silence_s)
             self.on_unsent_changed()  # it may have attached a file
             if is_command_run:
                 return False
@@ -393,21 +373,29 @@ class Link:
                 raise
 
     async def send(self, text: str, *, check_prompt: bool = False) -> None:
-        """Send a message, which is shown as one that waits while there is no connection or no reply. Raises `JaatoError`."""
+        """Send a message. Raises `JaatoError`."""
         attached = self.attachments.take()
         files = [one.file for one in attached]
         message = MessageSend(session_id=self.session.id, text=text, files=files, check_prompt=check_prompt)
-        self._asking += 1
-        asked = asyncio.get_running_loop().create_task(self.client.ask(message))
-        waiting: UserBlock | None = None
+        silence_s = SILENCE_S if self.client.connected else 0
         try:
-            await asyncio.wait([asked], timeout=SILENCE_S if self.client.connected else 0)
-            if not asked.done():
-                waiting = self._show_waiting(text, attached)
-            await asked
+            await self._show_while_waiting(self.client.ask(message), text, attached, silence_s)
         except JaatoError:
             self.attachments.put_back(attached)
             raise
+
+    async def _show_while_waiting(
+        self, work: Coroutine[Any, Any, T], text: str, attached: list[Attachment], silence_s: float | None
+    ) -> T:
+        """What comes of asking the server; after a silence the message is shown as one that waits. Raises `JaatoError`."""
+        self._asking += 1
+        asked = asyncio.get_running_loop().create_task(work)
+        waiting: UserBlock | None = None
+        try:
+            await asyncio.wait([asked], timeout=silence_s)
+            if not asked.done():
+                waiting = self._show_waiting(text, attached)
+            return await asked
         finally:
             self._asking -= 1
             asked.cancel()  # without effect on one that is done
@@ -466,19 +454,9 @@ class Link:
         self.changed()
 
     async def _start_server(self, start: Callable[[], object]) -> None:
-        """Start it until it is there: one that hangs may be killed, and then none runs. Raises `JaatoError` if it cannot be
-        started."""
-        shown = ""
+        """Start it until it is there. Raises `JaatoError` if it cannot be started."""
         try:
-            while self._asking and not self.client.connected:
-                try:
-                    await anyio.to_thread.run_sync(start)
-                except ConnectionFault as error:
-                    if str(error) != shown:
-                        shown = str(error)
-                        self.conversation.note(shown, "red")
-                        self.changed()
-                await asyncio.sleep(START_AGAIN_S)
+            await start_until(start, lambda: self._asking and not self.client.connected, self._note_failure)
         finally:
             self._starting = False
 

@@ -1,4 +1,4 @@
-"""Find the server of the full-screen client, started if there is none, and connect to it."""
+"""Find the server of the full-screen client, start it if there is none, and connect to it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from jaato.cli.clients.chat import choose_session
 from jaato.cli.connect import client_name, connect_to, find_or_start_server
 from jaato.client.address import Address, socket_path
 from jaato.client.connection import Client, connect
+from jaato.errors import ConnectionFault
 from jaato.protocol.commands import SessionCreate
 from jaato.settings import environment
 
+START_AGAIN_S = 2.0
 Confirm = Callable[[str], Awaitable[bool]]
 
 
@@ -25,6 +27,22 @@ def find_server(args: Namespace) -> Address | None:
     if args.command == "attach" and not args.connect:
         return Address(path=socket_path(environment()))
     return find_or_start_server(args)
+
+
+async def start_until(
+    start: Callable[[], object], is_needed: Callable[[], object], report: Callable[[str], object]
+) -> None:
+    """Start a server as long as it is needed: one that hangs may be killed, and then none runs. Reports each failure to connect
+    once. Raises `JaatoError` if it cannot be started."""
+    reported = ""
+    while is_needed():
+        try:
+            await anyio.to_thread.run_sync(start)
+        except ConnectionFault as error:
+            if str(error) != reported:
+                reported = str(error)
+                report(reported)
+        await anyio.sleep(START_AGAIN_S)
 
 
 def choose(args: Namespace, address: Address | None) -> tuple[str, SessionCreate | None]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from functools import partial
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from rich.text import Text
 from textual import events, work
@@ -24,28 +25,31 @@ from jaato.tui.transcript.lines import clean
 from jaato.tui.transcript.looks import Looks
 
 Line = tuple[str, str]
+Item = TypeVar("Item")
+LOADING = ("loading …", "dim")
 LOW_LINES = 9
 FILTER_S = 0.25
 """How long after the last key a search is sent."""
 
 
-class Row(NamedTuple):
-    """A row of the list: its id, its text, and words that the filter finds beside it."""
+class Row(NamedTuple, Generic[Item]):
+    """A row of the list: its id, its text, what it stands for, and words that the filter finds beside the text."""
 
     id: str
     text: str
+    item: Item
     words: str = ""
 
 
-class Action(NamedTuple):
+class Action(NamedTuple, Generic[Item]):
     """What a key does with the marked row: a word for it, and whether the screen is left before."""
 
     label: str
-    run: Callable[[str], Awaitable[object]]
+    run: Callable[[Row[Item]], Awaitable[object]]
     leaves: bool = False
 
 
-class Subject(ABC):
+class Subject(ABC, Generic[Item]):
     """What a browser shows."""
 
     title = ""
@@ -57,11 +61,11 @@ class Subject(ABC):
     follows it."""
 
     @abstractmethod
-    async def rows(self, query: str) -> Sequence[Row]:
+    async def rows(self, query: str) -> Sequence[Row[Item]]:
         """The rows. Raises `JaatoError`."""
 
     @abstractmethod
-    async def preview(self, row_id: str) -> Sequence[Line]:
+    async def preview(self, row: Row[Item]) -> Sequence[Line]:
         """The lines about a row. Raises `JaatoError`."""
 
     @property
@@ -69,11 +73,11 @@ class Subject(ABC):
         """Whether `more_rows` has any."""
         return False
 
-    async def more_rows(self) -> Sequence[Row]:
+    async def more_rows(self) -> Sequence[Row[Item]]:
         """The rows after those that were given. Raises `JaatoError`."""
         return []
 
-    def actions(self) -> Mapping[str, Action]:
+    def actions(self) -> Mapping[str, Action[Item]]:
         """What keys do; `enter` is the first one."""
         return {}
 
@@ -107,11 +111,11 @@ class Browser(ModalScreen[None]):
         Binding("pageup", "page(-1)", "Up", show=False, priority=True),
     ]
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: Subject[Any]) -> None:
         super().__init__()
         self.subject = subject
-        self._rows: list[Row] = []
-        self._shown: list[Row] = []
+        self._rows: list[Row[Any]] = []
+        self._shown: list[Row[Any]] = []
         self._loading_more = False
         self._loads = self._loaded = 0
         """How often the rows were asked for, and the number of the last time that has ended."""
@@ -141,6 +145,7 @@ class Browser(ModalScreen[None]):
     def on_mount(self) -> None:
         """Load the rows."""
         self._options.can_focus = False
+        self._show_lines([LOADING])
         self._search()
         if self.subject.refresh_s:
             self.set_interval(self.subject.refresh_s, self._refresh)
@@ -207,8 +212,8 @@ class Browser(ModalScreen[None]):
             self._shown,
             [row for row in self._rows if all(word in f"{row.text} {row.words}".lower() for word in words)],
         )
-        if before is not None and [row[:2] for row in shown] == [row[:2] for row in self._shown]:
-            self._preview(before)
+        if self.marked is not None and [row[:2] for row in shown] == [row[:2] for row in self._shown]:
+            self._preview(self.marked)
             return
         options = self._options
         options.clear_options()
@@ -220,7 +225,7 @@ class Browser(ModalScreen[None]):
             self._show_lines([(self.subject.empty if not words else "Nothing fits.", "dim")])
 
     @property
-    def marked(self) -> Row | None:
+    def marked(self) -> Row[Any] | None:
         """The marked row."""
         at = self._options.highlighted
         return self._shown[at] if at is not None and at < len(self._shown) else None
@@ -244,9 +249,9 @@ class Browser(ModalScreen[None]):
             self._load_more_at_end()
 
     @work(exclusive=True)
-    async def _preview(self, row: Row) -> None:
+    async def _preview(self, row: Row[Any]) -> None:
         try:
-            lines = await self.subject.preview(row.id)
+            lines = await self.subject.preview(row)
         except JaatoError as error:
             lines = [(str(error), "red")]
         if self.marked is not None and self.marked.id == row.id:
@@ -290,19 +295,19 @@ class Browser(ModalScreen[None]):
         if (action := self.subject.actions().get("enter")) is not None:
             await self._act(action)
 
-    async def _act(self, action: Action) -> None:
+    async def _act(self, action: Action[Any]) -> None:
         if (row := self.marked) is None:
             return
         if action.leaves:
             self.dismiss(None)
-            await action.run(row.id)
+            await action.run(row)
         else:
-            self._run(action, row)
+            self._run(partial(action.run, row))
 
     @work
-    async def _run(self, action: Action, row: Row) -> None:
+    async def _run(self, act: Callable[[], Awaitable[object]]) -> None:
         try:
-            result = await action.run(row.id)
+            result = await act()
         except JaatoError as error:
             result = [(str(error), "red")]
         await self.load()
@@ -312,7 +317,7 @@ class Browser(ModalScreen[None]):
             self._show_lines(result)
 
 
-def make_option(row: Row) -> Option:
+def make_option(row: Row[Any]) -> Option:
     """A row of the list on one line."""
     return Option(Content(clean(row.text).replace("\n", " ")))
 

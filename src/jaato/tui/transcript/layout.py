@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from itertools import accumulate
 
@@ -17,6 +18,12 @@ MAX_PASSES = 4
 """How often a part is laid out until nothing above it moves."""
 MAX_LAID_OUT = 300
 """Blocks whose lines are kept."""
+NO_LETTERS = re.compile(r"\W+")
+
+
+def count_letters(strip: Strip) -> int:
+    """The letters and digits of a line: its marks and margins depend on the width."""
+    return len(NO_LETTERS.sub("", strip.text))
 
 
 class Layout:
@@ -93,6 +100,23 @@ class Layout:
             self.width = width
             self._heights = [block.estimate(width) for block in self.blocks]
             self._valid = False
+
+    def text_at(self, y: int, looks: Looks) -> tuple[Block, int] | None:
+        """Where a line begins: its block, and how many letters and digits of that come before; -1 at its first line."""
+        _, block, number = self.line(y, looks)
+        if block is None:
+            return None
+        return block, sum(map(count_letters, block.strips(self.width, looks)[:number])) if number else -1
+
+    def find_text(self, block: Block, letters: int, looks: Looks) -> int:
+        """The line in which a block goes on after so many letters and digits."""
+        at = self.blocks.index(block)
+        self._lay_out(at, looks)
+        counts = accumulate(map(count_letters, block.strips(self.width, looks)))
+        number = (
+            next((number for number, count in enumerate(counts) if count > letters), 0) if letters >= 0 else 0
+        )
+        return self.starts[at] + number
 
     def index_at(self, y: int) -> int:
         """The index of the block with a line."""

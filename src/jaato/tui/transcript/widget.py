@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from rich.cells import cell_len
 from textual import events, on
@@ -58,6 +59,8 @@ class Transcript(ScrollView, can_focus=True):
         self._moving = False
         self._scrolled_at = 0.0
         """When the user has scrolled last."""
+        self._top: tuple[Block, int] | None = None
+        """Where the first visible line begins, while the end is not followed: a block, and how many characters of it come before."""
         self._painted: tuple[int, int, list[Strip]] = (-1, 0, [])
         """First line, width and lines of what was painted last."""
 
@@ -91,11 +94,12 @@ class Transcript(ScrollView, can_focus=True):
 
     def show_layout(self, layout: Layout) -> None:
         """Show the conversation of another agent, from its end."""
-        self.layout_, self.marked, self.following = layout, None, True
+        self.layout_, self.marked, self.following, self._top = layout, None, True, None
         self.refresh_blocks()
 
     def on_resize(self, _event: events.Resize) -> None:
-        """Keep the block that was at the top there."""
+        """Keep the text that was at the top there."""
+        self._rewrap()
         self.refresh_blocks()
 
     def refresh_blocks(self) -> None:
@@ -130,23 +134,41 @@ class Transcript(ScrollView, can_focus=True):
         if regions:
             self.refresh(*regions)
 
-    def show_block(self, block: Block) -> None:
-        """Scroll to a block, and mark it."""
-        if block in self.layout_.blocks:
-            self.following = False
-            self.marked = block
+    def show_block(self, block: Block, words: Sequence[str] = ()) -> None:
+        """Scroll to a block, there to the first line with one of the words, and mark it."""
+        layout = self.layout_
+        if block in layout.blocks:
+            self.following, self.marked = False, block
+            number = self._find_line(block, words)
+            if number is None and block.can_fold and block.folded:
+                block.folded = False
+                block.changed()
+                number = self._find_line(block, words)
+            y = layout.find_text(block, -1, self.looks) + (number or 0)
             self._set_size()
-            self._move_to(max(0, self.layout_.starts[self.layout_.blocks.index(block)] - 2))
+            self._move_to(max(0, y - 2))
             self.refresh_blocks()
+            self._remember_top()
             self.refresh()
 
+    def _find_line(self, block: Block, words: Sequence[str]) -> int | None:
+        """The first line of a block with one of the words; 0 without words, None where no line has one."""
+        lines = enumerate(block.strips(self.layout_.width, self.looks))
+        found = (number for number, strip in lines if any(word in strip.text.lower() for word in words))
+        return next(found, None) if words else 0
+
     def _rewrap(self) -> None:
+        """Take the width, and scroll to the text that was at the top."""
         layout = self.layout_
-        at = layout.index_at(round(self.scroll_y)) if layout.blocks else 0
         layout.set_width(self.text_width)
-        if layout.blocks and not self.following:
+        if self._top is not None and not self.following and self._top[0] in layout.blocks:
+            y = layout.find_text(*self._top, self.looks)
             self._set_size()
-            self._move_to(layout.starts[at])
+            self._move_to(y)
+
+    def _remember_top(self) -> None:
+        """Remember the text at the top, which stays there when the size changes."""
+        self._top = None if self.following else self.layout_.text_at(round(self.scroll_y), self.looks)
 
     def _set_size(self) -> None:
         size = Size(self.text_width, self.layout_.height)
@@ -171,9 +193,10 @@ class Transcript(ScrollView, can_focus=True):
         super().watch_scroll_y(old_value, new_value)
         if self._moving or round(old_value) == round(new_value):
             return
-        if time.monotonic() - self._scrolled_at < USER_S:
+        is_resized = self.size != Size(self._painted[1], len(self._painted[2]))
+        if not is_resized and time.monotonic() - self._scrolled_at < USER_S:
             self.following = new_value >= self.max_scroll_y
-        elif self.following:
+        elif self.following or is_resized:
             self.call_later(self.refresh_blocks)  # another size or theme has moved it
             return
         height = self.scrollable_content_region.height
@@ -181,6 +204,7 @@ class Transcript(ScrollView, can_focus=True):
         self._set_size()
         if grown and not self.following:
             self._move_to(new_value + grown)
+        self._remember_top()
         if new_value <= NEAR_TOP:
             self.post_message(self.NearTop())
 
@@ -250,6 +274,7 @@ class Transcript(ScrollView, can_focus=True):
             if self.following and not block.folded:
                 self.following = self.layout_.blocks[-1] is block
             self.refresh_blocks()
+            self._remember_top()
 
     def on_click(self, event: Click) -> None:
         """Fold or unfold what was clicked."""
