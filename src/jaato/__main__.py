@@ -11,7 +11,9 @@ if sys.path and not sys.flags.safe_path:
     except OSError:  # it was removed
         here = ""
     if sys.path[0] in ("", here):
-        del sys.path[0]  # `-m` puts the current directory there, which is a workspace: nothing of it is imported
+        del sys.path[
+            0
+        ]  # `-m` puts the current directory there, which is a workspace: nothing of it is imported
 
 from jaato.cli import main
 

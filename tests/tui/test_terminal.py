@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import shlex
 import signal
@@ -39,6 +40,26 @@ def test_without_a_command_it_starts_a_server_and_opens(tmp_path: Path) -> None:
         assert len(desk.sessions()) == 1
     finally:
         desk.run("serve", "--stop")
+
+
+@pytest.mark.parametrize("more", ["", "er"])
+def test_a_message_is_sent_once_there_is_a_connection(tmp_path: Path, more: str) -> None:
+    """Enter while the client connects: the message waits in the prompt; it is not sent if it was changed meanwhile."""
+    with CliEnvironment(tmp_path).serving() as desk:
+        pid = desk.server_pid()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with terminal(desk, "tui", *desk.script(say("Hello."))) as child:
+                child.expect("connecting")
+                child.send("early\r")
+                child.expect("sent then")
+                child.send(more)
+                child.expect("connecting")
+                os.kill(pid, signal.SIGCONT)
+                expect_all(child, "ready", *(["earlyer"] if more else ["Hello.", "tokens in"]))
+                leave(child)
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
 
 @pytest.mark.spec("S3", "Server-First Architecture", "S3.server.11")
@@ -104,13 +125,18 @@ def test_screen_readers_get_plain_lines(tmp_path: Path, how: str) -> None:
 
 
 def test_it_says_what_is_missing(tmp_path: Path) -> None:
-    """A server that is not there, and a session that does not exist: a message and an exit code, the terminal as it was."""
+    """A server that is not there, a current directory that was removed, a session that does not exist: a message and an exit code,
+    the terminal as it was."""
     desk = CliEnvironment(tmp_path)
     with terminal(desk, "tui", "--connect", str(tmp_path / "none.sock")) as child:
         child.expect(pexpect.EOF)
         child.close()
         assert child.exitstatus == 1
         assert "No server" in child.before or "no server" in child.before
+    removed = f"mkdir gone; cd gone; rmdir ../gone; exec {shlex.join(desk.command)} tui --no-daemon"
+    with terminal(desk, start=["/bin/sh", "-c", removed]) as child:
+        child.expect("The current directory no longer exists")
+        child.expect(pexpect.EOF)
     with terminal(desk, "tui", "--no-daemon", "-s", "nothing", *desk.script(say("x"))) as child:
         child.expect(pexpect.EOF)
         child.close()

@@ -110,6 +110,8 @@ class FullScreenClient(App[int], inherit_bindings=False):
         self.left = asyncio.Event()
         """Set when the session was left, or could not be opened."""
         self._first = first
+        self._early = ""
+        """The message in the prompt that is sent once there is a session."""
         self._dirty = True
         self._frame_due = False
         self._last_frame = 0.0
@@ -162,6 +164,9 @@ class FullScreenClient(App[int], inherit_bindings=False):
         for line in [*self.view.area.attachments.restore(), *self.preferences.problems]:
             link.conversation.note(line, "yellow")
         self.view.show_session()
+        if self._early and self._early == self.view.prompt.message:
+            self.call_later(self.view.prompt.action_submit)
+        self._early = ""
 
     async def confirm(self, text: str) -> bool:
         """Ask whether to go on."""
@@ -245,7 +250,8 @@ class FullScreenClient(App[int], inherit_bindings=False):
         """Send what was typed."""
         if not self.link.is_open:
             self.view.prompt.put_back(event.text)
-            self.notify("Not connected yet; the message stays in the prompt.", markup=False)
+            self._early = self.view.prompt.message
+            self.notify("Not connected yet; the message is sent then, unless you change it.", markup=False)
             return
         if self.link.questions and event.text.strip().lower() in LIKE_ANSWERS:
             self.view.prompt.put_back(event.text)

@@ -59,8 +59,9 @@ def make_app(args: Namespace) -> FullScreenClient:
 
 def choose_draft_key(args: Namespace) -> str:
     """Which draft is kept: that of the session that is named, else of the directory."""
-    return (
-        f"session {args.session}"
-        if args.session
-        else f"directory {os.path.abspath(args.workspace or os.curdir)}"
-    )
+    if args.session:
+        return f"session {args.session}"
+    try:
+        return f"directory {os.path.abspath(args.workspace or os.curdir)}"
+    except OSError:
+        return ""  # the current directory was removed, which is reported when the session is made
