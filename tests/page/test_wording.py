@@ -31,7 +31,7 @@ from jaato.protocol.events import (
 )
 from jaato.protocol.messages import Message, Problem, Source, Text, Usage
 from jaato.settings.budgets import price_text
-from jaato.tui.panels import abbreviate_count
+from jaato.tui.status_line import abbreviate_count
 from jaato.tui.transcript.blocks import format_duration
 
 HEAD: dict[str, Any] = {"session_id": "s", "agent_id": "a", "seq": 1}

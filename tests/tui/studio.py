@@ -15,8 +15,8 @@ from textual.pilot import Pilot
 from jaato.cli.arguments.parser import make_parser
 from jaato.tui.app import FullScreenClient
 from jaato.tui.command import make_app
-from jaato.tui.panels import StatusLine
 from jaato.tui.questions.panel import QuestionPanel
+from jaato.tui.status_line import StatusLine
 
 USAGE = {"input_tokens": 1000, "output_tokens": 20}
 TIMEOUT_S = 60

@@ -11,7 +11,7 @@ from tests.tui.studio import call, say, studio
 from jaato.protocol.events import ToolCallEnd
 from jaato.protocol.events.state import AgentView, State
 from jaato.protocol.messages import ToolResult
-from jaato.tui.panels import AgentTabs
+from jaato.tui.agent_tabs import AgentTabs
 from jaato.tui.transcript.blocks import SPINNER, CallBlock
 from jaato.tui.transcript.conversation import Conversation
 

@@ -67,13 +67,18 @@ async def test_edited_arguments_are_run(work: Path) -> None:
 
 
 async def test_a_comment_reaches_the_agent(work: Path) -> None:
-    """`c` denies with a comment."""
+    """`c` denies with a comment, which Escape keeps."""
     steps = [call("run", command="touch made", need=["write"]), say("Over.")]
     async with studio(work, steps=steps) as one:
         await one.send("go")
         await one.answer("c")
         await one.see("with a comment")
-        await one.type("use a test")
+        await one.type("use a ")
+        await one.press("escape")
+        await one.wait(lambda: one.app.screen is one.app.view)
+        await one.answer("c")
+        await one.see("with a comment")
+        await one.type("test")
         await one.press("enter")
         await one.see("Over.", "denied", "use a test")
 

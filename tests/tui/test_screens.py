@@ -15,7 +15,7 @@ from textual.widgets import OptionList
 from jaato.plugins.mcp.pool import SERVER_POOL
 from jaato.protocol.commands import SessionFork
 from jaato.protocol.specs import Plan, PlanStep
-from jaato.tui.screens.browser import Browser, Row, Subject
+from jaato.tui.screens.list_screen import ListScreen, Row, Subject
 from jaato.tui.screens.listings import drop_empty_columns
 from jaato.tui.screens.sessions import MOST, SessionSubject
 
@@ -129,7 +129,7 @@ async def fork_often(one: Studio, count: int) -> None:
         await one.app.link.client.ask(SessionFork(session_id=session.id, name=f"copy {number}"))
 
 
-async def load_more(one: Studio, browser: Browser, loaded: int) -> None:
+async def load_more(one: Studio, browser: ListScreen, loaded: int) -> None:
     """Go to the last row, and wait until there are so many."""
     options = browser.query_one("#rows", OptionList)
     options.highlighted = options.option_count - 1
@@ -155,7 +155,7 @@ async def test_all_sessions_are_reached_at_the_end_of_the_list(work: Path) -> No
             one.app.action_open("sessions")
             await one.see(f"Sessions ({MOST} loaded, more at the end of the list)")
             browser = one.app.screen
-            assert isinstance(browser, Browser)
+            assert isinstance(browser, ListScreen)
             if words:
                 browser._filter_input.value = words
                 await one.see("found:")
@@ -358,7 +358,7 @@ async def test_what_arrives_while_a_screen_is_removed_is_ignored(work: Path) -> 
     """Of a screen that is left the list goes first: a preview or a key that comes then is no error."""
     async with studio(work, steps=[say("x")]) as one:
         subject = Leaving()
-        browser = Browser(subject)
+        browser = ListScreen(subject)
         one.app.push_screen(browser)
         await one.wait(lambda: subject.waiting)
         await browser.query_one("#rows").remove()
@@ -377,7 +377,7 @@ async def test_the_row_of_a_list_that_is_replaced_has_its_preview(work: Path) ->
         assert await subject.rows("nowhere") == []
         assert ("Without a name", "bold") in await subject.preview(row)
         silent = Leaving(are_rows_late=True)
-        one.app.push_screen(Browser(silent))
+        one.app.push_screen(ListScreen(silent))
         await one.see("loading …")
         silent.arrived.set()
         await one.press("escape")

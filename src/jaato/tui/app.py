@@ -33,9 +33,9 @@ from jaato.tui.prompt.completion import list_commands
 from jaato.tui.prompt.editor import Prompt
 from jaato.tui.questions.dialogs import ConfirmDialog
 from jaato.tui.questions.panel import QuestionPanel
-from jaato.tui.screens.browser import Browser
 from jaato.tui.screens.catalog import SCREENS, make_subject
 from jaato.tui.screens.keys import KeysScreen
+from jaato.tui.screens.list_screen import ListScreen
 from jaato.tui.session_screen import SessionScreen
 from jaato.tui.transcript.lines import clean
 from jaato.tui.transcript.widget import Transcript
@@ -408,7 +408,7 @@ class FullScreenClient(App[int], inherit_bindings=False):
             else:
                 self.push_screen(KeysScreen(self.names))
         elif self.link.is_open and self.screen is self.view:
-            self.push_screen(Browser(make_subject(name, self.view, self._load_earlier)))
+            self.push_screen(ListScreen(make_subject(name, self.view, self._load_earlier)))
 
     def action_mouse(self) -> None:
         """Give the mouse to the terminal, so that it selects and scrolls itself, or take it again."""

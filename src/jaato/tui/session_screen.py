@@ -12,22 +12,15 @@ from textual.containers import Horizontal
 from textual.screen import Screen
 
 from jaato.protocol.events.state import AgentView
+from jaato.tui.agent_tabs import AgentTabs, is_working
 from jaato.tui.lines_view import LinesView
 from jaato.tui.link import Link
-from jaato.tui.panels import (
-    NARROW,
-    AgentTabs,
-    Status,
-    StatusLine,
-    find_active_plans,
-    is_working,
-    lay_out_plan,
-    summarize_plan,
-)
+from jaato.tui.plans import NARROW, find_active_plans, lay_out_plan, summarize_plan
 from jaato.tui.preferences import KeyNames
 from jaato.tui.prompt.area import PromptArea
 from jaato.tui.prompt.editor import Prompt
 from jaato.tui.questions.panel import QuestionPanel
+from jaato.tui.status_line import Status, StatusLine
 from jaato.tui.transcript.lines import cut_line, make_strip
 from jaato.tui.transcript.popup import PopupPanel, PopupSession
 from jaato.tui.transcript.widget import Transcript

@@ -104,7 +104,7 @@ async def end_tree(pid: int) -> None:
     tree = find_living({pid: None, **dict.fromkeys(process_tree.descendants(pid))})
     send_signal(tree, signal.SIGTERM)
     until = asyncio.get_running_loop().time() + END_S
-    while tree := find_living(tree):
+    while (tree := find_living(tree)) and asyncio.get_running_loop().time() < until + END_S:
         if asyncio.get_running_loop().time() > until:
             send_signal(tree, signal.SIGKILL)
         await asyncio.sleep(LOOK_S)
@@ -123,9 +123,9 @@ def find_living(tree: Mapping[int, int | None]) -> dict[int, int | None]:
 
 
 def send_signal(pids: Iterable[int], number: signal.Signals) -> None:
-    """Send a signal to processes, of which some may have ended."""
+    """Send a signal to processes, of which some may have ended, or be another user's."""
     for pid in pids:
-        with suppress(ProcessLookupError):
+        with suppress(OSError):
             os.kill(pid, number)
 
 

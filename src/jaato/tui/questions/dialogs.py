@@ -87,24 +87,33 @@ class AnswerDialog(ModalScreen[Reply | None]):
 
     def show_settled(self) -> None:
         """Say that the question waits no longer, for who has not finished the answer."""
-        self.query_one(Vertical).border_subtitle = "The question waits no longer · Esc back"
+        for box in self.query(Vertical):
+            box.border_subtitle = "The question waits no longer · Esc back"
 
 
 class CommentDialog(AnswerDialog[str]):
-    """Asks for the comment of a denial."""
+    """Asks for the comment of a denial. What was typed is kept in `drafts`."""
 
     CSS = DIALOG_CSS.format(name="CommentDialog")
 
-    def __init__(self, question: PermissionRequested) -> None:
+    def __init__(self, question: PermissionRequested, drafts: dict[str, str]) -> None:
         super().__init__(question.question_id)
         self._question = question
+        self._drafts = drafts
 
     def compose(self) -> ComposeResult:
         """A line to write in."""
         with Vertical() as box:
             box.border_title = Text(f"Deny {one_line(self._question.tool, 60)}, with a comment for the agent")
             box.border_subtitle = "Enter denies · Esc back to the question"
-            yield LineField(placeholder="why not, or what to do instead", id="comment", select_on_focus=False)
+            typed = self._drafts.get(self.question_id, "")
+            hint = "why not, or what to do instead"
+            yield LineField(typed, placeholder=hint, id="comment", select_on_focus=False)
+
+    def action_leave(self) -> None:
+        """Keep what was typed, and go back."""
+        self._drafts[self.question_id] = self.query_one(Input).value
+        self.dismiss(None)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Deny."""

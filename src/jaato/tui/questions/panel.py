@@ -79,6 +79,7 @@ class QuestionPanel(Vertical):
         self._shown: Question | None = None
         self._since = 0.0
         self._argument_drafts: dict[str, str] = {}
+        self._comment_drafts: dict[str, str] = {}
         self._form_drafts: dict[str, list[str]] = {}
 
     def compose(self) -> ComposeResult:
@@ -213,7 +214,9 @@ class QuestionPanel(Vertical):
                     ArgumentsDialog(question, self._argument_drafts), partial(self._edit, question)
                 )
             case "c":
-                self.app.push_screen(CommentDialog(question), partial(self._comment, question))
+                self.app.push_screen(
+                    CommentDialog(question, self._comment_drafts), partial(self._comment, question)
+                )
             case _:
                 self._send(question, Answer(answer=answer))
         return True

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from jaato.tui.screens.browser import Subject
 from jaato.tui.screens.context import ContextSubject
+from jaato.tui.screens.list_screen import Subject
 from jaato.tui.screens.listings import PERMISSIONS, PINS, USAGE, PlanSubject, TextSubject
 from jaato.tui.screens.searches import ConversationSubject, HistorySubject
 from jaato.tui.screens.sessions import SessionSubject

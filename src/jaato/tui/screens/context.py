@@ -9,7 +9,7 @@ from typing import Any
 from jaato.cli.output.console import one_line
 from jaato.settings.budgets import format_count
 from jaato.tui.link import Link
-from jaato.tui.screens.browser import Line, Row, Subject
+from jaato.tui.screens.list_screen import Line, Row, Subject
 
 MOST = 200
 """Messages that are listed."""

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from jaato.cli.output.transcript import plan_lines
 from jaato.protocol.specs import Plan
 from jaato.tui.link import Link
-from jaato.tui.panels import find_plans, summarize_plan
-from jaato.tui.screens.browser import Line, Row, Subject
+from jaato.tui.plans import find_plans, summarize_plan
+from jaato.tui.screens.list_screen import Line, Row, Subject
 
 USAGE = {
     "by agent": "usage agent",

@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from jaato.cli.output.console import one_line
 from jaato.tui.link import Link
-from jaato.tui.screens.browser import Action, Line, Row, Subject
+from jaato.tui.screens.list_screen import Action, Line, Row, Subject
 from jaato.tui.transcript.blocks import Block
 
 MAX_PREVIEW = 20_000

@@ -16,7 +16,7 @@ from jaato.protocol.frames import History, Sessions
 from jaato.protocol.specs import SessionEntry
 from jaato.settings.budgets import format_count
 from jaato.tui.link import Link
-from jaato.tui.screens.browser import Action, Line, Row, Subject
+from jaato.tui.screens.list_screen import Action, Line, Row, Subject
 from jaato.tui.transcript.lines import shorten_path
 
 MOST = 200

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from jaato.cli.output.wording import call_text
 from jaato.protocol.commands import TaskStop
 from jaato.tui.link import Link
-from jaato.tui.screens.browser import Action, Line, Row, Subject
+from jaato.tui.screens.list_screen import Action, Line, Row, Subject
 from jaato.tui.transcript.blocks import CallBlock
 
 CALL_WIDTH = 200

@@ -11,7 +11,7 @@ from jaato.cli.output.console import time_text
 from jaato.protocol.commands import ToolsDisable
 from jaato.settings.budgets import format_count
 from jaato.tui.link import Link
-from jaato.tui.screens.browser import Action, Line, Row, Subject
+from jaato.tui.screens.list_screen import Action, Line, Row, Subject
 
 Tool = dict[str, Any]
 Server = dict[str, Any]

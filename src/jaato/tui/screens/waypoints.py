@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from jaato.tui.link import Link
-from jaato.tui.screens.browser import Action, Line, Row, Subject
+from jaato.tui.screens.list_screen import Action, Line, Row, Subject
 
 
 class WaypointSubject(Subject[str]):

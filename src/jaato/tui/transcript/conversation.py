@@ -461,16 +461,11 @@ class Conversation:
         self.first_seq = first_seq
         return grown
 
-    def trim(self) -> dict[str, int]:
-        """Remove the oldest blocks where there are too many; returns how many lines were removed at each agent's top."""
-        removed: dict[str, int] = {}
+    def trim(self) -> None:
+        """Remove the oldest blocks where there are too many."""
         for agent_id, layout in self.layouts.items():
-            if lines := layout.trim():
-                removed[agent_id] = -lines
-                if agent_id == self.state.root_agent_id:
-                    known = [block.seq for block in layout.blocks if block.seq]
-                    self.first_seq = known[0] if known else self.first_seq
-        return removed
+            if layout.trim() and agent_id == self.state.root_agent_id:
+                self.first_seq = next((block.seq for block in layout.blocks if block.seq), self.first_seq)
 
 
 def parse_time(timestamp: str) -> float:

@@ -50,7 +50,7 @@ class Action(NamedTuple, Generic[Item]):
 
 
 class Subject(ABC, Generic[Item]):
-    """What a browser shows."""
+    """what a list screen shows."""
 
     title = ""
     empty = "There is nothing here."
@@ -82,26 +82,26 @@ class Subject(ABC, Generic[Item]):
         return {}
 
 
-class Browser(ModalScreen[None]):
+class ListScreen(ModalScreen[None]):
     """Shows a subject. Typing filters, arrows move, Enter and the keys at the bottom act, Escape goes back."""
 
     CSS = """
-    Browser { align: center middle; background: $background 60%; }
-    Browser > Vertical { width: 96%; height: 92%; border: round $primary; background: $surface; padding: 0 1;
+    ListScreen { align: center middle; background: $background 60%; }
+    ListScreen > Vertical { width: 96%; height: 92%; border: round $primary; background: $surface; padding: 0 1;
         border-title-color: $primary; border-title-style: bold; }
-    Browser Input { border: none; height: 1; padding: 0 1; background: $boost; }
-    Browser Input:focus { border: none; }
-    Browser Horizontal { height: 1fr; margin-top: 1; }
-    Browser OptionList { width: 2fr; height: 100%; border: none; padding: 0; background: $surface;
+    ListScreen Input { border: none; height: 1; padding: 0 1; background: $boost; }
+    ListScreen Input:focus { border: none; }
+    ListScreen Horizontal { height: 1fr; margin-top: 1; }
+    ListScreen OptionList { width: 2fr; height: 100%; border: none; padding: 0; background: $surface;
         scrollbar-size-vertical: 1; text-wrap: nowrap; text-overflow: ellipsis; }
-    Browser LinesView { width: 3fr; height: 100%; border-left: solid $primary 40%; padding: 0 0 0 1; }
-    Browser.-narrow Horizontal { layout: vertical; }
-    Browser.-narrow OptionList { width: 100%; height: 2fr; }
-    Browser.-narrow LinesView { width: 100%; height: 3fr; border-left: none; border-top: solid $primary 40%; }
-    Browser.-low > Vertical { width: 100%; height: 100%; border: none; }
-    Browser.-low Horizontal { margin-top: 0; }
-    Browser.-low LinesView { display: none; }
-    Browser .hint { color: $text-muted; height: 1; }
+    ListScreen LinesView { width: 3fr; height: 100%; border-left: solid $primary 40%; padding: 0 0 0 1; }
+    ListScreen.-narrow Horizontal { layout: vertical; }
+    ListScreen.-narrow OptionList { width: 100%; height: 2fr; }
+    ListScreen.-narrow LinesView { width: 100%; height: 3fr; border-left: none; border-top: solid $primary 40%; }
+    ListScreen.-low > Vertical { width: 100%; height: 100%; border: none; }
+    ListScreen.-low Horizontal { margin-top: 0; }
+    ListScreen.-low LinesView { display: none; }
+    ListScreen .hint { color: $text-muted; height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Back", priority=True),
