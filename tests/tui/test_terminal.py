@@ -18,6 +18,8 @@ from tests.cli.environment import CliEnvironment, call, say
 from tests.tui.terminal import TIMEOUT_S, desk_with_runtime, expect_all, leave, terminal
 from tests.tui.tmux import pane
 
+from jaato.tui.questions.dialogs import GUARD_S
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -296,6 +298,7 @@ def test_without_a_provider_it_says_what_to_do(tmp_path: Path) -> None:
         del desk.env[name]
     with terminal(desk, "--no-daemon") as child:
         child.expect("has to be downloaded")
+        time.sleep(GUARD_S + 0.2)  # a key that comes sooner was meant for the prompt
         child.send("n")
         child.expect(re.escape("\x1b[?1049l"))
         child.expect("save a key")
