@@ -8,6 +8,8 @@ import signal
 import sys
 from pathlib import Path
 
+import anyio
+import psutil
 import pytest
 from tests.shell.test_crash import carrying
 from tests.terminal.desk import Desk, at_desk
@@ -115,6 +117,9 @@ def test_a_signal_that_is_yet_to_be_handled_is_no_waiting(tmp_path: Path) -> Non
         assert begun["state"] == "awaiting_input"
         (pid,) = carrying(mark)
         os.kill(pid, signal.SIGSTOP)
+        with anyio.fail_after(60):
+            while psutil.Process(pid).status() != psutil.STATUS_STOPPED:
+                await anyio.sleep(0.01)
         said = await desk.control(begun["session_id"], "interrupt", wait_s=1)
         assert said["state"] == "running"
         os.kill(pid, signal.SIGCONT)
