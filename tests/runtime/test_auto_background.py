@@ -183,8 +183,12 @@ def test_the_promise_has_the_name_the_caller_used(tmp_path: Path, name: str) -> 
     try:
         for registered in (False, True):
             go = threading.Event()
+
+            def wait(_args: dict[str, Any], go: threading.Event = go) -> bool:
+                return go.wait(60)
+
             if registered:
-                executor.register(name, lambda _args, go=go: go.wait(60))
+                executor.register(name, wait)
             line = f"until test -e {registered}; do sleep 0.05; done"
             ok, result = executor.execute(name, {"command": line})
             assert (ok, result.get("tool_name"), result.get("plugin_name")) == (True, name, "cli")
