@@ -185,7 +185,7 @@ function TurnEnd({ entry, view }: { entry: TurnCompleted; view: View }) {
   return (
     <div class={`turn-end ${entry.reason}`}>
       {why ? <p class={entry.reason === "error" || entry.reason === "limit" ? "error-text" : "warning-text"}>{prose(why)}</p> : null}
-      <div class="line">
+      <div class="turn-line">
         <Timeline view={view} turn={entry} label={turnSummary(entry, view.innerTurns(entry))} />
         {answer ? <CopyButton text={answer} what="the answer" /> : null}
       </div>
