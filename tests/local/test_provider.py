@@ -4,6 +4,8 @@ stoppable."""
 from __future__ import annotations
 
 import json
+import threading
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -11,7 +13,7 @@ import jsonschema_rs
 import pytest
 
 from jaato.abc.provider import CallDelta, Chunk, ModelRequest, Provider, Reply, TextDelta
-from jaato.errors import ContextOverflow
+from jaato.errors import ContextOverflow, MalformedReply, ServerFault
 from jaato.protocol.messages import Message, Text, Thinking, ToolCall, ToolResult
 from jaato.protocol.specs import ModelSettings, ToolSpec
 from jaato.providers.local.grammar import MAX_STEP_CHARS
@@ -238,6 +240,40 @@ def test_a_turn_that_waits_can_be_cancelled(provider: LocalProvider) -> None:
                 await one("Never?")
             group.start_soon(one, "Third?")
         assert len(replies) == 2
+
+    anyio.run(main)
+
+
+def test_providers_of_a_model_have_it_in_memory_once(provider: LocalProvider, small_model: Path) -> None:
+    """Two providers, as for two sessions, use one engine; one that is closed stops its own turns and refuses others."""
+    other = LocalProvider(small_model, context_tokens=2048, threads=1)
+
+    async def main() -> None:
+        replies: list[Reply] = []
+
+        async def one(by: LocalProvider, most: int) -> None:
+            replies.append(reply_of(await chunks_of(by, asked("Tell a story.", max_output_tokens=most))))
+
+        async def stopped() -> None:
+            with pytest.raises(MalformedReply, match="middle of its turn"):
+                await one(other, 2000)
+
+        await one(provider, 3)
+        await one(other, 3)
+        assert [thread.name for thread in threading.enumerate()].count("jaato-local-model") == 1
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as group:
+                group.start_soon(stopped)
+                while not other.busy:
+                    await anyio.sleep(0.001)
+                group.start_soon(one, provider, 12)
+                await other.aclose()
+        assert [other.busy, provider.busy] == [False, False]
+        assert len(replies) == 3
+        with pytest.raises(ServerFault, match="closed"):
+            await one(other, 3)
+        await other.aclose()
+        await one(provider, 3)
 
     anyio.run(main)
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 from jaato.errors import ContextOverflow, InvalidRequest, ModelNotFound, ProviderError, ServerFault
 from jaato.providers.local.prompt_cache import SavedStates
@@ -113,7 +113,7 @@ BEGUN = "-begun"
 Event = dict[str, Any]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Job:
     """One generation: the request body, where its events go, and whether it is still wanted.
 
@@ -276,6 +276,62 @@ class Engine:
         """Restore the state of this key; returns whether there is one and it is valid."""
         assert self._states is not None
         return self._states.fetch(key, control.folder / key) and control.slot("restore", key)
+
+
+class EngineShare:
+    """A share of the engine of a model: all shares of one process use one engine, as each has the model in memory. It is
+    closed with its last share."""
+
+    _shared: ClassVar[dict[tuple[Any, ...], tuple[Engine, int]]] = {}
+    _changing: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(
+        self, model_path: Path, *, context_tokens: int, threads: int | None, states: SavedStates | None
+    ) -> None:
+        info = model_path.stat()
+        folder = None if states is None else states.folder
+        self._key = (info.st_dev, info.st_ino, info.st_mtime_ns, context_tokens, threads, folder)
+        self._jobs: set[Job] = set()
+        self._closed = False
+        with self._changing:
+            engine, shares = self._shared.get(self._key, (None, 0))
+            self._engine = engine or Engine(
+                model_path, context_tokens=context_tokens, threads=threads, states=states
+            )
+            self._shared[self._key] = self._engine, shares + 1
+
+    @property
+    def busy(self) -> bool:
+        """Whether a generation of this share waits or is under way."""
+        return bool(self._jobs)
+
+    def submit(self, job: Job) -> None:
+        """Put a job in the queue. Raises `ServerFault` after `close`."""
+        if self._closed:
+            raise ServerFault("The embedded model was closed.", provider="local")
+        end = job.on_end
+
+        def on_end(failure: BaseException | None) -> None:
+            self._jobs.discard(job)
+            end(failure)
+
+        job.on_end = on_end
+        self._jobs.add(job)
+        self._engine.submit(job)
+
+    def close(self) -> None:
+        """Stop the jobs of this share, and close the engine with the last one. Blocks for at most a batch of tokens."""
+        for job in self._jobs.copy():
+            job.stop.set()
+        with self._changing:
+            if self._closed:
+                return
+            self._closed = True
+            engine, shares = self._shared.pop(self._key)
+            if shares > 1:
+                self._shared[self._key] = engine, shares - 1
+                return
+        engine.close()
 
 
 def import_engine() -> Any:

@@ -21,7 +21,7 @@ class SavedStates:
     """
 
     def __init__(self, folder: Path, model_path: Path, *, max_bytes: int = MAX_BYTES) -> None:
-        self._folder = folder
+        self.folder = folder
         self._model_path = model_path
         self._max_bytes = max_bytes
 
@@ -43,7 +43,7 @@ class SavedStates:
 
     def fetch(self, key: str, target: Path) -> bool:
         """Bring a state to `target`, as a link where possible; returns whether there is one."""
-        source = self._folder / f"{key}.state"
+        source = self.folder / f"{key}.state"
         try:
             os.utime(source)
             target.symlink_to(source.resolve())
@@ -58,12 +58,12 @@ class SavedStates:
         try:
             if source.stat().st_size > self._max_bytes:
                 return
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            partial = self._folder / f".{key}.{os.getpid()}"
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            partial = self.folder / f".{key}.{os.getpid()}"
             try:
                 shutil.move(source, partial)
                 partial.chmod(0o600)
-                partial.replace(self._folder / f"{key}.state")
+                partial.replace(self.folder / f"{key}.state")
             finally:
                 partial.unlink(missing_ok=True)
             self._sweep()
@@ -73,12 +73,12 @@ class SavedStates:
     def remove(self, key: str) -> None:
         """Remove the state of this key, if there is one."""
         try:
-            (self._folder / f"{key}.state").unlink(missing_ok=True)
+            (self.folder / f"{key}.state").unlink(missing_ok=True)
         except OSError:
             return
 
     def _sweep(self) -> None:
-        states = sorted(self._folder.glob("*.state"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        states = sorted(self.folder.glob("*.state"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
         total = 0
         for index, path in enumerate(states):
             total += path.stat().st_size

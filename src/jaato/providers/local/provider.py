@@ -13,7 +13,7 @@ from jaato.errors import ConnectionFault, InvalidRequest, MalformedReply, Provid
 from jaato.protocol.ids import new_id
 from jaato.protocol.messages import FinishReason, Message, Part, Text, Thinking, ToolCall, Usage
 from jaato.protocol.specs import ModelInfo
-from jaato.providers.local.engine import BATCH_TOKENS, Engine, Event, Job, import_engine
+from jaato.providers.local.engine import BATCH_TOKENS, EngineShare, Event, Job, import_engine
 from jaato.providers.local.grammar import turn_schema
 from jaato.providers.local.models import DEFAULT_MODEL, MODELS, check_model_file
 from jaato.providers.local.prompt import build_prompt, find_listed_tools
@@ -33,7 +33,7 @@ SEED = 7
 
 
 class LocalProvider:
-    """Answers with a GGUF model through llama.cpp in this process, one generation at a time.
+    """Answers with a GGUF model through llama.cpp in this process, one generation at a time for all its conversations.
 
     `model_path` is the model file; `cache_dir` the user's cache directory of jaato, where prompt states are
     kept (none are without it); `threads` the processor threads, by default as many as processors are free when it loads. Nothing
@@ -55,7 +55,7 @@ class LocalProvider:
         self._model = model_name(model_path)
         self._context_tokens = context_tokens
         states = None if cache_dir is None else SavedStates(cache_dir / "prompts", model_path)
-        self._engine = Engine(
+        self._engine = EngineShare(
             model_path,
             context_tokens=self._context_tokens,
             threads=threads,
@@ -65,7 +65,7 @@ class LocalProvider:
 
     @property
     def busy(self) -> bool:
-        """Whether the engine is generating."""
+        """Whether a generation waits or is under way."""
         return self._engine.busy
 
     def model_info(self, model: str) -> ModelInfo:
@@ -85,7 +85,7 @@ class LocalProvider:
         return [self.model_info(self._model)]
 
     async def aclose(self) -> None:
-        """Stop what is running and let go of the model."""
+        """Stop what is running; the last provider of a model lets go of it."""
         await asyncio.to_thread(self._engine.close)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Chunk]:
