@@ -10,10 +10,9 @@ if sys.path and not sys.flags.safe_path:
         here = os.getcwd()
     except OSError:  # it was removed
         here = ""
+    # `-m` puts the current directory there, which is a workspace: nothing of it is imported
     if sys.path[0] in ("", here):
-        del sys.path[
-            0
-        ]  # `-m` puts the current directory there, which is a workspace: nothing of it is imported
+        del sys.path[0]
 
 from jaato.cli import main
 
