@@ -242,37 +242,45 @@ def test_nothing_is_saved_unless_the_workspace_says_so(tmp_path: Path) -> None:
     anyio.run(main)
 
 
+def count_objects() -> Counter[str]:
+    """The objects of ours that there are, by their class."""
+    gc.collect()
+    kinds = map(type, gc.get_objects())
+    return Counter(kind.__qualname__ for kind in kinds if kind.__module__.startswith("jaato."))
+
+
 def test_nothing_is_kept_of_sessions_that_came_and_went(tmp_path: Path) -> None:
-    """After sessions whose commands could be repeated, with a turn each, no object of ours is left of them, however many
-    there were; a repeated command still finds its session in the store."""
+    """While another session goes on in their workspace, sessions whose commands could be repeated come and go, with a turn
+    each: no object of ours is left of them, however many there were, and a repeated command finds its session in the store."""
     script = tmp_path / "script.json"
     script.write_text('[{"text": "ok"}]')
     model = {"provider": "scripted", "model": str(script)}
 
     async def main() -> None:
-        async with served(tmp_path, [], idle_after_s=SOON_S) as server:
+        async with served(tmp_path, [], idle_after_s=SOON_S) as server, server.client() as staying:
+            await begun(staying, tmp_path, **model)
+            hub = server.hub
 
-            def count() -> Counter[str]:
-                gc.collect()
-                kinds = map(type, gc.get_objects())
-                return Counter(kind.__qualname__ for kind in kinds if kind.__module__.startswith("jaato."))
-
-            async def visit(first: int, number: int) -> None:
+            async def visits(first: int, number: int) -> None:
                 for word in range(first, first + number):
                     async with server.client() as client:
                         session_id = await begun(client, tmp_path, once=f"word {word}", **model)
                         await said(client, "hello")
                         if word % 2:
                             await client.ask("session.delete", session_id=session_id)
-                await until(lambda: not server.hub.pool.loaded and not server.hub.rooms)
+                await until(lambda: len(hub.pool.loaded) == len(hub.rooms) == 1)
 
-            await visit(0, 10)
-            before = count()
-            await visit(10, 20)
-            await until(
-                lambda: max((count() - before).values(), default=0) < 5
-            )  # the last may still be put down
-            assert not server.hub.once
+            def grown() -> dict[str, int]:
+                left = count_objects() - before
+                return {kind: count for kind, count in left.items() if count >= 10}
+
+            await visits(0, 10)
+            before = count_objects()
+            await visits(10, 20)
+            with anyio.move_on_after(5):
+                await until(lambda: not grown())  # the last connections are still closed
+            assert not grown()
+            assert not hub.once
             async with server.client() as client:
                 again = await client.ask("session.create", workspace=str(tmp_path / "work"), once="word 8")
                 assert isinstance(again.result, Opened)
