@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 import subprocess
@@ -65,13 +66,15 @@ def test_ctrl_c_stops_the_turn_and_not_the_program(desk: CliEnvironment, toolkit
 
 def test_typing_while_the_agent_works(desk: CliEnvironment) -> None:
     """What is typed during a turn reaches the agent at its next pause, in the same turn."""
-    script = desk.script(call("run", command="touch begun; sleep 1.5"), say("I heard you."))
+    os.mkfifo(desk.work / "gate")
+    script = desk.script(call("run", command="touch begun; cat gate"), say("I heard you."))
     with talking(desk, *script, "--yes") as child:
         child.expect("> $")
         child.sendline("work")
         child.expect("> run touch")
         child.sendline("and hurry")
         child.expect("queued until the agent")
+        (desk.work / "gate").write_text("")
         child.expect("your message was delivered to the agent")
         child.expect("I heard you.")
         assert leave(child) == 0

@@ -164,13 +164,15 @@ def test_a_full_disk_under_stdout(desk: CliEnvironment) -> None:
 def test_two_runs_in_one_session(desk: CliEnvironment) -> None:
     """A session has one writer: a second process is told who has it, and can read it; the first is not disturbed."""
     desk.run("run", *desk.script(say("one")), "--name", "shared", "a")
-    script = desk.script(say("one"), call("run", command="touch begun; sleep 3"), say("first"))
+    script = desk.script(say("one"), call("run", command="touch begun; cat gate"), say("first"))
+    os.mkfifo(desk.work / "gate")
     first = desk.start("run", *script, "--yes", "--session", "shared", "b")
     wait_for(desk.work / "begun")
     other = desk.script(say("one"), say("-"), say("two"), say("three"), name="other.json")
     second = desk.run("run", *other, "--session", "shared", "c")
     assert second.returncode == 1
     assert f"another process: jaato run ({first.pid} on " in second.stderr
+    (desk.work / "gate").write_text("")
     out, err = first.communicate(timeout=60)
     assert first.returncode == 0, err
     assert b"first" in out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pexpect
@@ -11,8 +12,8 @@ from tests.cli.terminal import talking
 
 EDIT = call("updateFile", path="a.py", old="retries = 3", new="retries = 5")
 TOUCH = call("run", command="touch made", need=["write"])
-SLOW = call("run", command="touch begun; sleep 1.5", need=["write"])
-ALLOW_SLOW = ("--allow", "run(touch begun)", "--allow", "run(sleep *)")
+GATED = call("run", command="touch begun; cat gate", need=["write"])
+ALLOW_GATED = ("--allow", "run(touch begun)", "--allow", "run(cat gate)")
 
 
 def both(*steps: dict[str, Any]) -> dict[str, Any]:
@@ -63,10 +64,12 @@ def test_an_edit_is_asked_for_with_its_diff(desk: CliEnvironment) -> None:
 @pytest.mark.parametrize("command", ["run", "chat"])
 def test_a_prompt_is_redrawn_below_other_text(desk: CliEnvironment, command: str) -> None:
     """Text that is printed while a question waits begins on a line of its own, and the prompt follows it."""
-    other = call("run", command="sleep 1.5; echo hello")
+    other = call("run", command="cat gate; echo hello")
     script = desk.script(both(other, TOUCH), say("Over."))
+    os.mkfifo(desk.work / "gate")
     with talking(desk, *script, "--verbose", "go", command=command) as child:
         child.expect(r"allow\? $")
+        (desk.work / "gate").write_text("")
         child.expect(r"^\r\n    hello\r\nMay run run\? allow\? ")
         child.sendline("y")
         child.expect("Over.")
@@ -112,12 +115,14 @@ def test_pasted_text_is_no_answer(desk: CliEnvironment, command: str, pasted: st
 
 def test_a_line_begun_before_a_question_is_no_answer(desk: CliEnvironment) -> None:
     """What was typed when the question came is a message: whole lines, and the line that was begun, once it is ended."""
-    script = desk.script(SLOW, TOUCH, say("Over."), say("And more."))
-    with talking(desk, *ALLOW_SLOW, *script, "go") as child:
+    os.mkfifo(desk.work / "gate")
+    script = desk.script(GATED, TOUCH, say("Over."), say("And more."))
+    with talking(desk, *ALLOW_GATED, *script, "go") as child:
         desk.wait_for("begun")
         child.sendline("first message")
         child.expect("queued until")
         child.send("fix the test ")
+        (desk.work / "gate").write_text("")
         child.expect("unfinished: 'fix the test'")
         child.expect(r"allow\? ")
         child.sendline("y")
@@ -142,16 +147,18 @@ def test_plans_of_subagents_are_shown(desk: CliEnvironment) -> None:
         call("get_tool_schemas", names=["delegate"]),
         task,
         call("createPlan", title="Count them", steps=["Find", "Count"]),
-        SLOW,
+        GATED,
         say("Two."),
         say("Over."),
     )
+    os.mkfifo(desk.work / "gate")
     with talking(desk, "--yes", *script, "go") as child:
         child.expect(r"\[anna\] plan 0/2: Count them")
         desk.wait_for("begun")
         child.sendline("/plan")
         child.expect("Mend it")
         child.expect(r"\[anna\]\r\nCount them .*\r\n  \[.\] Find")
+        (desk.work / "gate").write_text("")
         child.expect("Over.")
 
 
@@ -159,8 +166,9 @@ def test_commands_work_during_a_turn(desk: CliEnvironment) -> None:
     """/plan and /usage answer while a command runs, and while a question waits, whose prompt is shown again; what leaves the
     session is refused; only messages of the user are confirmed."""
     plan = call("createPlan", title="Mend it", steps=["Look", "Repair"])
-    script = desk.script(plan, SLOW, TOUCH, say("Over."))
-    with talking(desk, *ALLOW_SLOW, *script, "go") as child:
+    os.mkfifo(desk.work / "gate")
+    script = desk.script(plan, GATED, TOUCH, say("Over."))
+    with talking(desk, *ALLOW_GATED, *script, "go") as child:
         desk.wait_for("begun")
         child.sendline("/plan")
         child.expect("Mend it")
@@ -171,6 +179,7 @@ def test_commands_work_during_a_turn(desk: CliEnvironment) -> None:
         child.expect("/new is not available during a turn")
         child.sendline("be quick")
         child.expect("queued until")
+        (desk.work / "gate").write_text("")
         child.expect("your message was delivered")
         child.expect(r"allow\? ")
         child.sendline("/plan")
