@@ -26,7 +26,7 @@ def test_what_a_server_has_open(served: CliEnvironment) -> None:
         assert "has left" not in one.before
         told = one.before + one.after
         with attached(served, "shared") as two:
-            two.expect(r"answer \[unknown\]: $")
+            two.expect(r"answer \(.*empty: unknown\): $")
             one.expect("bea at .* joined")
             assert (told + one.before).count("was interrupted") == 1
             assert two.before.count("was interrupted") == 1
