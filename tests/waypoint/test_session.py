@@ -24,7 +24,7 @@ def test_the_conversation_is_noted(tmp_path: Path) -> None:
             made = live.state.waypoints.waypoints["w1"]
             assert (made.message_count, made.turn_index, made.preview) == (6, 1, "now save this")
             first = await typed(live, "info w1")
-            assert "6 messages, turn 1" in first
+            assert "made after 6 messages, in turn 1" in first
 
     anyio.run(main)
 

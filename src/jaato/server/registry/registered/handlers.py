@@ -9,7 +9,6 @@ import re
 import sys
 import sysconfig
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cached_property, partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from jaato.errors import JaatoError, ToolError
 from jaato.log import logger
