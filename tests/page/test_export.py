@@ -90,7 +90,14 @@ def test_the_print_has_the_whole_conversation(tmp_path: Path) -> None:
         page.locator(".turn-end").wait_for()
         page.get_by_role("button", name="Usage", exact=True).click()
         page.emulate_media(media="print")
-        for hidden in (".sessions", ".panel", ".panel-tabs", ".composer", ".status-line"):
+        for hidden in (
+            ".sessions",
+            ".panel",
+            ".panel-tabs",
+            ".composer",
+            ".status-line",
+            ".turn-line button",
+        ):
             assert not page.locator(hidden).is_visible(), hidden
         page.get_by_role("heading", name="For paper").wait_for()
         shown = "document.querySelector('.transcript').getBoundingClientRect().height"

@@ -56,6 +56,32 @@ def test_a_panel_and_an_agent_survive_a_reload(tmp_path: Path) -> None:
         page.get_by_text("No session is open.").wait_for()
 
 
+CLOSE = "document.querySelector('.panel header button').click();"
+USAGE = (
+    "[...document.querySelectorAll('.panel-tabs .tab')].find((tab) => tab.textContent === 'Usage').click();"
+)
+
+
+def test_clicks_while_the_browser_goes_back(tmp_path: Path) -> None:
+    """A panel that is closed twice in one moment leaves the session open; another one that is opened then is shown."""
+    with desk(tmp_path, main=[]) as server, watched(server) as seen:
+        page = seen.page
+        seen.open(server)
+        seen.begin(server, name="Views")
+        for then, address in ((CLOSE, ""), (USAGE, "&panel=usage"), (CLOSE + USAGE, "&panel=usage")):
+            shown = page.evaluate("location.href")
+            page.get_by_role("button", name="Plan", exact=True).click()
+            page.get_by_role("heading", name="Plan").wait_for()
+            page.evaluate(f"() => {{ {CLOSE} {then} }}")
+            page.wait_for_function("(href) => location.href === href", arg=shown + address)
+            page.get_by_role("heading", name="Plan").wait_for(state="detached")
+            if address:
+                page.get_by_role("heading", name="Usage").wait_for()
+                page.keyboard.press("Escape")
+            page.wait_for_function("(href) => location.href === href", arg=shown)
+        page.get_by_role("heading", name="Views").wait_for()
+
+
 def test_back_on_a_phone(tmp_path: Path) -> None:
     """It closes the panel that covers the conversation; an agent that is chosen there is shown at once."""
     with desk(tmp_path, **SCRIPTS) as server, watched(server, **PHONE) as seen:

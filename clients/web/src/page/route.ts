@@ -30,11 +30,20 @@ export function openSession(id: string): void {
   location.hash = id ? `s=${id}` : "";
 }
 
+/** Whether the browser is going back, which takes it a moment. */
+let isGoingBack = false;
+addEventListener("popstate", () => { isGoingBack = false; });
+
 /** Show another agent or panel of the session. What opens is an entry of the browser's history, and closing it leaves that. */
 export function changeRoute(change: Partial<Omit<Route, "session">>): void {
+  if (isGoingBack) return addEventListener("popstate", () => changeRoute(change), { once: true });
   const now = currentRoute();
   const hash = hashOf({ ...now, ...change });
-  if ((history.state as { from?: string } | null)?.from === hash) return history.back();
+  if (hash === location.hash) return;
+  if ((history.state as { from?: string } | null)?.from === hash) {
+    isGoingBack = true;
+    return history.back();
+  }
   const opens = (change.panel && !now.panel) || (change.agent && !now.agent);
   if (opens) history.pushState({ from: location.hash }, "", hash);
   else history.replaceState(history.state, "", hash);
