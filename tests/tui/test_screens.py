@@ -312,6 +312,22 @@ async def test_what_cannot_be_used_of_the_preferences_is_reported(work: Path) ->
         await one.see('"keys" must be an object')
 
 
+async def test_keys_that_are_named_after_characters(work: Path) -> None:
+    """The space bar types a character; with Ctrl, a sign is a key like any other, written as itself or by its name."""
+    path = work.parent / "home" / ".config" / "jaato" / "tui.json"
+    path.parent.mkdir(parents=True)
+    keys = {"app.keys": "ctrl+underscore", "app.sessions": "Ctrl+/", "app.tasks": "space", "app.plans": "-"}
+    path.write_text(json.dumps({"keys": keys}))
+    async with studio(work, steps=[say("x")]) as one:
+        await one.see("app.tasks cannot have space", "app.plans cannot have -")
+        assert "has no key" not in one.screen
+        await one.press("ctrl+underscore")
+        await one.see("Ctrl+Slash")
+        await one.press("escape", "ctrl+slash")
+        await one.see("type to search")
+        await one.press("escape")
+
+
 async def test_the_keys_of_the_prompt_can_be_bound(work: Path) -> None:
     """Enter begins a line and another key sends; a key of the editor itself becomes the client's; Ctrl+Q is none."""
     path = work.parent / "home" / ".config" / "jaato" / "tui.json"

@@ -9,7 +9,7 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
-from textual.keys import Keys
+from textual.keys import KEY_NAME_REPLACEMENTS, Keys, _character_to_key
 
 from jaato.cli.output.console import one_line
 from jaato.errors import ConfigError
@@ -21,7 +21,9 @@ LIGHT_BACKGROUNDS = ("7", "15", "11", "14")
 """The colours of COLORFGBG that are light backgrounds."""
 ENTRIES = ("theme", "mouse", "keys")
 KEY_NAMES = {"escape": "Esc", "pageup": "PageUp", "pagedown": "PageDown"}
-NAMED_KEYS = {key.value for key in Keys}
+CHARACTER_KEYS = {"space", *KEY_NAME_REPLACEMENTS.values()}
+"""The names of keys that type a character, where Unicode has another name for it."""
+NAMED_KEYS = {key.value for key in Keys} - CHARACTER_KEYS
 MODIFIERS = {"ctrl", "alt", "shift", "super", "meta", "hyper"}
 BINDING = re.compile(r"\{([a-z]+\.[a-z_]+)\}")
 """The id of a binding in a text, which its key replaces."""
@@ -55,14 +57,17 @@ def parse_key(text: str) -> str:
     modifiers = [part.lower() for part in modifiers]
     if len(key) > 1 or modifiers:
         key = {"esc": "escape"}.get(key.lower(), key.lower())
-    is_key = (len(key) == 1 and key.isprintable()) or key in NAMED_KEYS or is_character_name(key)
+    key = _character_to_key(key) if len(key) == 1 else key
+    is_key = len(key) == 1 or key in NAMED_KEYS or is_character_name(key)
     return "+".join([*modifiers, key]) if is_key and MODIFIERS.issuperset(modifiers) else ""
 
 
 def is_character_name(key: str) -> bool:
     """Whether a key is named after its character, as `question_mark` is."""
     try:
-        return key not in NAMED_KEYS and bool(unicodedata.lookup(key.replace("_", " ")))
+        return key in CHARACTER_KEYS or (
+            key not in NAMED_KEYS and bool(unicodedata.lookup(key.replace("_", " ")))
+        )
     except KeyError:
         return False
 
