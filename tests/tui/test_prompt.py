@@ -443,3 +443,14 @@ async def test_an_image_alone_is_a_draft(work: Path) -> None:
         await one.see("one.png is attached to the draft.")
         await one.send("look")
         await one.see("▌ look", "▌ [one.png]", "seen.")
+
+
+async def test_a_long_text_of_a_killed_clients_editor_outlives_the_next_client(work: Path) -> None:
+    """The file of the history keeps no text of that length, so it is in the prompt, and with that the draft."""
+    saved = work.parent / "home/.local/state/jaato/tui_message-1/message.md"
+    saved.parent.mkdir(parents=True)
+    saved.write_text("saved " * 1_000)
+    for _ in range(2):
+        async with studio(work, steps=[say("x")]) as one:
+            assert one.app.view.prompt.message == "saved " * 1_000
+    assert not saved.exists()

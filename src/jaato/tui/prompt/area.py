@@ -22,7 +22,7 @@ from jaato.tui.prompt.completion import complete_command, complete_file, list_fi
 from jaato.tui.prompt.drafts import Drafts
 from jaato.tui.prompt.editor import Prompt
 from jaato.tui.prompt.external_editor import take_saved
-from jaato.tui.prompt.history import History
+from jaato.tui.prompt.history import MAX_ENTRY_CHARS, History
 
 SAVED = "What an editor has saved since its client was killed is the newest message of {app.history}."
 UNKEPT = "The draft cannot be kept for the next start: {}."
@@ -83,6 +83,8 @@ class PromptArea(Vertical):
         if saved := [text for text in take_saved(self._state_dir) if text not in (draft, "")]:
             for text in saved:
                 self.history.add(text)
+                if len(text) > MAX_ENTRY_CHARS:  # its file has no such
+                    self.prompt.put_back(text)
             self.notify(self._names.fill(SAVED), markup=False)
 
     def on_unmount(self) -> None:

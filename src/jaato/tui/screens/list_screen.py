@@ -50,7 +50,7 @@ class Action(NamedTuple, Generic[Item]):
 
 
 class Subject(ABC, Generic[Item]):
-    """what a list screen shows."""
+    """What a list screen shows."""
 
     title = ""
     empty = "There is nothing here."
