@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -211,6 +212,24 @@ async def test_another_size_keeps_the_text_that_is_read(work: Path) -> None:
         await one.pilot.resize_terminal(80, 24)
         await one.wait(lambda: one.screen.splitlines()[:1] == [before])
         assert not one.app.view.transcript.following
+
+
+async def test_a_step_in_a_long_answer_costs_no_more_than_in_a_short_one(work: Path) -> None:
+    """What is kept for another size is not counted before there is one."""
+    calls: list[int] = []
+    code = "\n".join(f"line {number}" for number in range(3_000))
+    async with studio(work, steps=[say(f"```\n{code}\n```")]) as one:
+        await one.send("go")
+        await one.see("tokens in", "ready")
+        for _ in range(2):
+            await one.press("pageup")
+        sys.setprofile(lambda frame, event, _: calls.append(1) if event == "call" else None)
+        try:
+            one.app.view.transcript.scroll_by_user()
+            one.app.view.transcript.scroll_relative(y=-3, animate=False, force=True, immediate=True)
+        finally:
+            sys.setprofile(None)
+        assert 10 < len(calls) < 1_000
 
 
 async def test_earlier_entries_are_loaded_at_the_top(work: Path) -> None:

@@ -101,12 +101,9 @@ class Layout:
             self._heights = [block.estimate(width) for block in self.blocks]
             self._valid = False
 
-    def text_at(self, y: int, looks: Looks) -> tuple[Block, int] | None:
-        """Where a line begins: its block, and how many letters and digits of that come before; -1 at its first line."""
-        _, block, number = self.line(y, looks)
-        if block is None:
-            return None
-        return block, sum(map(count_letters, block.strips(self.width, looks)[:number])) if number else -1
+    def count_before(self, block: Block, number: int, looks: Looks) -> int:
+        """The letters and digits of a block before one of its lines; -1 before its first one."""
+        return sum(map(count_letters, block.strips(self.width, looks)[:number])) if number else -1
 
     def find_text(self, block: Block, letters: int, looks: Looks) -> int:
         """The line in which a block goes on after so many letters and digits."""

@@ -60,7 +60,9 @@ class Transcript(ScrollView, can_focus=True):
         self._scrolled_at = 0.0
         """When the user has scrolled last."""
         self._top: tuple[Block, int] | None = None
-        """Where the first visible line begins, while the end is not followed: a block, and how many characters of it come before."""
+        """The first visible line while the end is not followed: a block, and the number of its line."""
+        self._letters: int | None = None
+        """How many letters of the block come before, which stays in other sizes; None until there was one."""
         self._painted: tuple[int, int, list[Strip]] = (-1, 0, [])
         """First line, width and lines of what was painted last."""
 
@@ -159,16 +161,20 @@ class Transcript(ScrollView, can_focus=True):
 
     def _rewrap(self) -> None:
         """Take the width, and scroll to the text that was at the top."""
-        layout = self.layout_
+        layout, top = self.layout_, None if self.following else self._top
+        if top is not None and self._letters is None:
+            self._letters = layout.count_before(*top, self.looks)
         layout.set_width(self.text_width)
-        if self._top is not None and not self.following and self._top[0] in layout.blocks:
-            y = layout.find_text(*self._top, self.looks)
+        if top is not None and self._letters is not None and top[0] in layout.blocks:
+            y = layout.find_text(top[0], self._letters, self.looks)
             self._set_size()
             self._move_to(y)
 
     def _remember_top(self) -> None:
         """Remember the text at the top, which stays there when the size changes."""
-        self._top = None if self.following else self.layout_.text_at(round(self.scroll_y), self.looks)
+        _, block, number = self.layout_.line(round(self.scroll_y), self.looks)
+        self._top = None if block is None or self.following else (block, number)
+        self._letters = None
 
     def _set_size(self) -> None:
         size = Size(self.text_width, self.layout_.height)
