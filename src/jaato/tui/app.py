@@ -31,7 +31,7 @@ from jaato.tui.preferences import KeyNames, Preferences
 from jaato.tui.prompt.area import PromptArea
 from jaato.tui.prompt.completion import list_commands
 from jaato.tui.prompt.editor import Prompt
-from jaato.tui.questions.dialogs import ConfirmDialog
+from jaato.tui.questions.dialogs import ConfirmDialog, Typed
 from jaato.tui.questions.panel import QuestionPanel
 from jaato.tui.screens.catalog import SCREENS, make_subject
 from jaato.tui.screens.keys import KeysScreen
@@ -174,9 +174,10 @@ class FullScreenClient(App[int], inherit_bindings=False):
         self.push_screen(ConfirmDialog(text), lambda yes: answer.set_result(bool(yes)))
         return await answer
 
-    def on_confirm_dialog_typed(self, event: ConfirmDialog.Typed) -> None:
+    def on_typed(self, event: Typed) -> None:
         """Put a character that was no answer into the prompt."""
         self.view.prompt.insert(event.text)
+        self.view.prompt.focus()
 
     def _hang_up(self, loop: asyncio.AbstractEventLoop, *_signal: object) -> None:
         """Leave; when the terminal was closed, nothing more is written to it, as each write would fail."""

@@ -130,11 +130,6 @@ class SessionScreen(Screen[None]):
         """Show the agent whose tab was clicked."""
         self.show_agent(event.agent_id)
 
-    def on_question_panel_typed(self, event: QuestionPanel.Typed) -> None:
-        """Put a character that is no answer into the prompt."""
-        self.prompt.insert(event.text)
-        self.prompt.focus()
-
     def on_key(self, event: events.Key) -> None:
         """Put a character that is typed in the conversation into the prompt, unless a binding has its key."""
         if event.is_printable and self.transcript.has_focus and event.key not in self.active_bindings:

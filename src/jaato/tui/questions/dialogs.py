@@ -36,19 +36,20 @@ DIALOG_CSS = """
 """
 
 
+class Typed(Message):
+    """A character that is no answer, and belongs into the prompt."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+
 class ConfirmDialog(ModalScreen[bool]):
     """Asks for a yes or no. It may appear while a message is typed: characters that come in the first half second, or as soon
     after such a one, are no answer."""
 
     CSS = DIALOG_CSS.format(name="ConfirmDialog")
     BINDINGS = [Binding("escape", "dismiss(False)", "No")]
-
-    class Typed(Message):
-        """A character that is no answer, and belongs into the prompt."""
-
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -69,7 +70,7 @@ class ConfirmDialog(ModalScreen[bool]):
             self.dismiss(event.key == "y")
         elif event.is_printable and not is_answer:
             self._since = time.monotonic()
-            self.post_message(self.Typed(event.character or ""))
+            self.post_message(Typed(event.character or ""))
 
 
 class AnswerDialog(ModalScreen[Reply | None]):

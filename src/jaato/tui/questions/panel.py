@@ -28,6 +28,7 @@ from jaato.tui.questions.dialogs import (
     ArgumentsDialog,
     ClarificationForm,
     CommentDialog,
+    Typed,
 )
 from jaato.tui.questions.lines import Question, format_title, lay_out_question, lay_out_whole, list_answers
 from jaato.tui.transcript.lines import make_strip
@@ -62,13 +63,6 @@ class QuestionPanel(Vertical):
             super().__init__()
             self.question = question
             self.answer = answer
-
-    class Typed(Message):
-        """A character that is no answer, and belongs into the prompt."""
-
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
 
     def __init__(self, names: KeyNames, *, id: str | None = None) -> None:  # noqa: A002 as Textual names it
         super().__init__(id=id)
@@ -192,7 +186,7 @@ class QuestionPanel(Vertical):
             is_text = len(key) == 1 and key.isprintable()
             if is_text and key != self._last_key:
                 self._last_key = ""
-                self.post_message(self.Typed(key))
+                self.post_message(Typed(key))
                 self.leave()
             return is_text
         self._last_key = key

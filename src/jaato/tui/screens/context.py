@@ -8,25 +8,20 @@ from typing import Any
 
 from jaato.cli.output.console import one_line
 from jaato.settings.budgets import format_count
-from jaato.tui.link import Link
-from jaato.tui.screens.list_screen import Line, Row, Subject
+from jaato.tui.screens.list_screen import Line, LinkSubject, Row
 
 MOST = 200
 """Messages that are listed."""
 BAR_CHARS = 24
 
 
-class ContextSubject(Subject[dict[str, Any]]):
+class ContextSubject(LinkSubject[dict[str, Any]]):
     """What the model's context consists of, as bars."""
 
     title = "Context"
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
-
-    async def rows(self, query: str) -> Sequence[Row[dict[str, Any]]]:
+    async def rows(self, _query: str) -> Sequence[Row[dict[str, Any]]]:
         """The whole, and the largest messages."""
-        del query
         account = json.loads(await self._link.session.execute("context", "json"))
         largest = sorted(account["messages"], key=lambda message: -message["tokens"])
         rows = [

@@ -20,6 +20,7 @@ from textual.widgets.option_list import Option
 
 from jaato.errors import JaatoError
 from jaato.tui.lines_view import LinesView
+from jaato.tui.link import Link
 from jaato.tui.transcript.blocks import lay_out_line
 from jaato.tui.transcript.lines import clean
 from jaato.tui.transcript.looks import Looks
@@ -80,6 +81,13 @@ class Subject(ABC, Generic[Item]):
     def actions(self) -> Mapping[str, Action[Item]]:
         """What keys do; `enter` is the first one."""
         return {}
+
+
+class LinkSubject(Subject[Item]):
+    """Shows what a session, or its server, is asked for."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
 
 
 class ListScreen(ModalScreen[None]):

@@ -9,7 +9,7 @@ from jaato.cli.output.transcript import plan_lines
 from jaato.protocol.specs import Plan
 from jaato.tui.link import Link
 from jaato.tui.plans import find_plans, summarize_plan
-from jaato.tui.screens.list_screen import Line, Row, Subject
+from jaato.tui.screens.list_screen import Line, LinkSubject, Row
 
 USAGE = {
     "by agent": "usage agent",
@@ -21,17 +21,16 @@ PERMISSIONS = {"lasting answers": "permissions", "mode": "mode"}
 PINS = {"pinned texts": "pin"}
 
 
-class TextSubject(Subject[str]):
+class TextSubject(LinkSubject[str]):
     """The texts of commands, one for each row."""
 
     def __init__(self, link: Link, title: str, commands: Mapping[str, str]) -> None:
-        self._link = link
+        super().__init__(link)
         self.title = title
         self._commands = commands
 
-    async def rows(self, query: str) -> Sequence[Row[str]]:
+    async def rows(self, _query: str) -> Sequence[Row[str]]:
         """The commands."""
-        del query
         return [Row(command, label, command) for label, command in self._commands.items()]
 
     async def preview(self, row: Row[str]) -> Sequence[Line]:
@@ -59,18 +58,14 @@ def drop_empty_columns(lines: Sequence[str]) -> list[str]:
     return [line.rstrip() for line in made] + list(lines[len(rows) :])
 
 
-class PlanSubject(Subject[Plan]):
+class PlanSubject(LinkSubject[Plan]):
     """The plans of all agents, with their steps."""
 
     title = "Plans"
     empty = "There is no plan."
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
-
-    async def rows(self, query: str) -> Sequence[Row[Plan]]:
+    async def rows(self, _query: str) -> Sequence[Row[Plan]]:
         """The current plan of each agent, the root agent's first."""
-        del query
         names = self._link.conversation.names.name_of
         found = find_plans(self._link.session.state)
         return [

@@ -91,9 +91,8 @@ class HistorySubject(Subject[str]):
         self._entries = list(reversed(entries))
         self._take = take
 
-    async def rows(self, query: str) -> Sequence[Row[str]]:
+    async def rows(self, _query: str) -> Sequence[Row[str]]:
         """All messages."""
-        del query
         return [Row(str(at), one_line(text, 120), text, text) for at, text in enumerate(self._entries)]
 
     async def preview(self, row: Row[str]) -> Sequence[Line]:

@@ -16,7 +16,7 @@ from jaato.protocol.frames import History, Sessions
 from jaato.protocol.specs import SessionEntry
 from jaato.settings.budgets import format_count
 from jaato.tui.link import Link
-from jaato.tui.screens.list_screen import Action, Line, Row, Subject
+from jaato.tui.screens.list_screen import Action, Line, LinkSubject, Row
 from jaato.tui.transcript.lines import shorten_path
 
 MOST = 200
@@ -25,7 +25,7 @@ PREVIEW_ENTRIES = 12
 PREVIEW_WIDTH = 200
 
 
-class SessionSubject(Subject[SessionEntry]):
+class SessionSubject(LinkSubject[SessionEntry]):
     """The stored sessions: those of this directory first, then of others; a search looks into their text."""
 
     title = "Sessions"
@@ -33,7 +33,7 @@ class SessionSubject(Subject[SessionEntry]):
     searches = True
 
     def __init__(self, link: Link) -> None:
-        self._link = link
+        super().__init__(link)
         self._known: set[str] = set()
         self._next: SessionList | None = None
         """What asks for the sessions after those."""

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from jaato.cli.output.wording import call_text
 from jaato.protocol.commands import TaskStop
 from jaato.tui.link import Link
-from jaato.tui.screens.list_screen import Action, Line, Row, Subject
+from jaato.tui.screens.list_screen import Action, Line, LinkSubject, Row
 from jaato.tui.transcript.blocks import CallBlock
 
 CALL_WIDTH = 200
 
 
-class TaskSubject(Subject[str]):
+class TaskSubject(LinkSubject[str]):
     """The background tasks, the running ones first, with the newest of their output as it comes."""
 
     title = "Background tasks"
@@ -21,12 +21,11 @@ class TaskSubject(Subject[str]):
     refresh_s = 0.5
 
     def __init__(self, link: Link, first: str = "") -> None:
-        self._link = link
+        super().__init__(link)
         self.first = first
 
-    async def rows(self, query: str) -> Sequence[Row[str]]:
+    async def rows(self, _query: str) -> Sequence[Row[str]]:
         """State and call of each."""
-        del query
         lines = (await self._link.session.execute("tasks")).splitlines()
         calls = self._find_calls()
         found: list[Row[str]] = []

@@ -11,25 +11,21 @@ from jaato.cli.output.console import time_text
 from jaato.protocol.commands import ToolsDisable
 from jaato.settings.budgets import format_count
 from jaato.tui.link import Link
-from jaato.tui.screens.list_screen import Action, Line, Row, Subject
+from jaato.tui.screens.list_screen import Action, Line, LinkSubject, Row
 
 Tool = dict[str, Any]
 Server = dict[str, Any]
 
 
-class ToolSubject(Subject[Tool]):
+class ToolSubject(LinkSubject[Tool]):
     """The tools with the tokens of their declarations; those declared to the model are marked."""
 
     title = "Tools"
     empty = "The session is not loaded; its tools are available after the next message."
     refresh_s = 1.0
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
-
-    async def rows(self, query: str) -> Sequence[Row[Tool]]:
+    async def rows(self, _query: str) -> Sequence[Row[Tool]]:
         """The tools, declared ones first."""
-        del query
         tools = sorted(
             list_tools(self._link),
             key=lambda tool: (not tool.get("declared"), tool["category"], tool["name"]),
@@ -74,19 +70,15 @@ class ToolSubject(Subject[Tool]):
         await self._link.client.ask(ToolsDisable(session_id=session.id, tools=[row.id], disabled=is_on))
 
 
-class McpSubject(Subject[Server]):
+class McpSubject(LinkSubject[Server]):
     """The servers of the Model Context Protocol as `/mcp` has them, with the price of their tools."""
 
     title = "MCP servers"
     empty = "No MCP server is configured: `jaato mcp add` adds one."
     refresh_s = 1.0
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
-
-    async def rows(self, query: str) -> Sequence[Row[Server]]:
+    async def rows(self, _query: str) -> Sequence[Row[Server]]:
         """State and number of tools of each server."""
-        del query
         shown = json.loads(await self._link.session.execute("mcp", "json"))
         return [Row(one["name"], self._format(one), one) for one in shown["servers"]]
 

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from jaato.tui.link import Link
-from jaato.tui.screens.list_screen import Action, Line, Row, Subject
+from jaato.tui.screens.list_screen import Action, Line, LinkSubject, Row
 
 
-class WaypointSubject(Subject[str]):
+class WaypointSubject(LinkSubject[str]):
     """The waypoints as a tree; the preview says what restoring one would change."""
 
     title = "Waypoints"
     empty = "No waypoint yet: /waypoint create TEXT makes one."
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
-
-    async def rows(self, query: str) -> Sequence[Row[str]]:
+    async def rows(self, _query: str) -> Sequence[Row[str]]:
         """The tree, as the session draws it."""
-        del query
         lines = (await self._link.session.execute("waypoint", "list")).splitlines()
         return [Row(found, line, found) for line in lines if (found := find_waypoint_id(line))]
 
