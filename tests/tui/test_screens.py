@@ -312,6 +312,13 @@ async def test_what_cannot_be_used_of_the_preferences_is_reported(work: Path) ->
         await one.see('"keys" must be an object')
 
 
+async def test_all_keys_of_a_list_are_seen_in_80_columns(work: Path) -> None:
+    """The longest line of them is broken."""
+    async with studio(work, steps=[say("x")]) as one:
+        one.app.action_open("mcp")
+        await one.see("Enter start, list again · Ctrl+R restart", "Ctrl+X off or on for good", "Esc back")
+
+
 async def test_keys_that_are_named_after_characters(work: Path) -> None:
     """The space bar types a character; with Ctrl, a sign is a key like any other, written as itself or by its name."""
     path = work.parent / "home" / ".config" / "jaato" / "tui.json"

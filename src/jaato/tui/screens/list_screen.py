@@ -21,6 +21,7 @@ from textual.widgets.option_list import Option
 from jaato.errors import JaatoError
 from jaato.tui.lines_view import LinesView
 from jaato.tui.link import Link
+from jaato.tui.preferences import name_key
 from jaato.tui.transcript.blocks import lay_out_line
 from jaato.tui.transcript.lines import clean
 from jaato.tui.transcript.looks import Looks
@@ -109,7 +110,8 @@ class ListScreen(ModalScreen[None]):
     ListScreen.-low > Vertical { width: 100%; height: 100%; border: none; }
     ListScreen.-low Horizontal { margin-top: 0; }
     ListScreen.-low LinesView { display: none; }
-    ListScreen .hint { color: $text-muted; height: 1; }
+    ListScreen.-low .hint { height: 1; }
+    ListScreen .hint { color: $text-muted; height: auto; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Back", priority=True),
@@ -145,10 +147,8 @@ class ListScreen(ModalScreen[None]):
             yield Static(self._keys(), classes="hint")
 
     def _keys(self) -> Text:
-        text = Text(no_wrap=True, overflow="ellipsis")
-        for key, action in self.subject.actions().items():
-            text.append(f"{'+'.join(part.capitalize() for part in key.split('+'))} {action.label} · ")
-        return text.append("Esc back")
+        keys = [f"{name_key(key)} {action.label}" for key, action in self.subject.actions().items()]
+        return Text(" · ".join([*keys, "Esc back"]))
 
     def on_mount(self) -> None:
         """Load the rows."""
