@@ -136,7 +136,10 @@ def test_what_is_attached_stays_with_its_session(tmp_path: Path) -> None:
         page.on("dialog", lambda dialog: asked.append(dialog.type))
         page.on("dialog", lambda dialog: dialog.accept())
         page.get_by_label("Message", exact=True).click()
+        page.evaluate("location.hash = ''")
+        page.get_by_text("No session is open.").wait_for()
         page.reload()
+        page.go_back()
         listed.get_by_text("Pasted text, 25,000 characters").wait_for()
         assert asked == ["beforeunload"]
         page.get_by_role("button", name="Remove pasted text 1").click()

@@ -21,6 +21,9 @@ export interface Attached {
 const NOTHING: Attached = { files: [], pasted: [] };
 /** What is attached and not sent, by session: images as long as the page, which asks before it is left; pasted texts also over a reload. */
 const unsent = new Map<string, Attached>();
+addEventListener("beforeunload", (event) => {
+  if ([...unsent.values()].some(({ files }) => files.length)) event.preventDefault();
+});
 
 function loadAttached(id: string): Attached {
   const pasted = drafts.get(`pasted.${id}`);
@@ -57,13 +60,6 @@ export function useAttachments(id: string, report: (error: string) => void) {
     }
     report(problems.join(" "));
   };
-  useEffect(() => {
-    const leave = (event: BeforeUnloadEvent) => {
-      if ([...unsent.values()].some(({ files }) => files.length)) event.preventDefault();
-    };
-    addEventListener("beforeunload", leave);
-    return () => removeEventListener("beforeunload", leave);
-  }, []);
   const paste = (event: TargetedEvent<HTMLTextAreaElement, ClipboardEvent>) => {
     const words = event.clipboardData?.getData("text/plain") ?? "";
     if (words.length > PASTED_CHARS) attach({ pasted: [words] });
