@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -81,7 +82,8 @@ class Desk:
         self.process.communicate()
 
     def stop(self) -> None:
-        """End it."""
+        """End it, also where a test that has failed left it stopped."""
+        self.process.send_signal(signal.SIGCONT)
         self.process.terminate()
         self.process.communicate()
 

@@ -109,14 +109,16 @@ def test_a_server_that_accepts_and_never_answers(tmp_path: Path) -> None:
 
 
 def test_a_computer_that_has_slept(tmp_path: Path) -> None:
-    """A connection that died meanwhile is given up within seconds of the first look at the page, and resumed."""
+    """A connection that died meanwhile is given up within seconds of the first look at the page, however often it is looked at
+    again, and resumed."""
     with desk(tmp_path, main=[{"text": "Hello."}]) as server, watched(server) as seen:
         page = seen.page
         seen.open(server)
         seen.begin(server)
         seen.offline_is_expected = True
         server.process.send_signal(signal.SIGSTOP)
-        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        look = "document.dispatchEvent(new Event('visibilitychange'))"
+        page.evaluate(f"() => {{ {look}; setInterval(() => {look}, 3_000); }}")
         page.get_by_text("Offline. What you see").wait_for()
         server.process.send_signal(signal.SIGCONT)
         page.get_by_text("connected", exact=True).wait_for()

@@ -82,6 +82,8 @@ export class Connection {
   #backoff_ms = MIN_BACKOFF_MS;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #heartbeat: ReturnType<typeof setTimeout> | undefined;
+  /** Whether the server was asked for a frame, and none has come since. */
+  #isProbing = false;
 
   constructor(options: Options) {
     this.#options = options;
@@ -114,7 +116,7 @@ export class Connection {
 
   /** Look now whether the server is there, as after a computer has slept: connect, or give up a dead connection soon. */
   check(): void {
-    if (this.status === "online") this.#probe();
+    if (this.status === "online" && !this.#isProbing) this.#probe();
     if (this.status !== "offline") return;
     clearTimeout(this.#timer);
     this.#open();
@@ -203,12 +205,14 @@ export class Connection {
 
   /** Notice a connection that is dead without having been closed. */
   #resetHeartbeat(): void {
+    this.#isProbing = false;
     clearTimeout(this.#heartbeat);
     this.#heartbeat = setTimeout(() => this.#probe(), HEARTBEAT_MS);
   }
 
   /** Ask the server for any frame, and give up the connection without one. */
   #probe(): void {
+    this.#isProbing = true;
     clearTimeout(this.#heartbeat);
     const socket = this.#socket;
     void this.ask({ type: "client.config" }).catch(() => undefined);

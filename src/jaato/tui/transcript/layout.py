@@ -106,7 +106,7 @@ class Layout:
         return sum(map(count_letters, block.strips(self.width, looks)[:number])) if number else -1
 
     def find_text(self, block: Block, letters: int, looks: Looks) -> int:
-        """The line in which a block goes on after so many letters and digits."""
+        """The line of a block with the letter or digit after so many."""
         at = self.blocks.index(block)
         self._lay_out(at, looks)
         counts = accumulate(map(count_letters, block.strips(self.width, looks)))
