@@ -91,6 +91,15 @@ def test_a_busy_server_is_waited_for_after_a_change_elsewhere(tmp_path: Path) ->
         assert found["message"] == "of a change elsewhere"
 
 
+def test_a_server_that_cannot_list_symbols_still_gives_diagnostics(tmp_path: Path) -> None:
+    """The question that waits for a busy server may be answered with an error."""
+    with Odd(tmp_path, "fails") as odd:
+        (odd.bench.workspace / "b.odd").write_text("word here\n")
+        assert odd.bench.ask("lsp_get_diagnostics", path="a.odd")["total"] == 0
+        (odd.bench.workspace / "b.odd").write_text("another word here\n")
+        assert odd.bench.ask("lsp_get_diagnostics", path="a.odd")["total"] == 0
+
+
 def test_a_file_that_changes_during_the_question_is_not_edited(tmp_path: Path) -> None:
     """The places a server names are those of the text it was shown."""
     with Odd(tmp_path, "meanwhile") as odd:

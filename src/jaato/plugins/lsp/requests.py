@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Iterable
 from typing import Any
 
 from jaato.errors import ToolError
-from jaato.plugins.lsp.client import SEVERITIES, SYMBOL_KINDS
+from jaato.plugins.lsp.client import SEVERITIES, SYMBOL_KINDS, ServerFailed
 from jaato.plugins.lsp.documents import (
     ServerDocuments,
     TextPositions,
@@ -256,10 +257,10 @@ async def request_diagnostics(
                 f"The language server has reported nothing about {path!r} within {within_s:g} s. Try again."
             )
     elif changes != project.changes:  # what others have changed may matter here
-        if server.capabilities.get(
-            METHODS["symbols"][1]
-        ):  # a busy server answers once it has come to the changes
-            await server.request(METHODS["symbols"][0], {"textDocument": {"uri": uri}})
+        method, capability = METHODS["symbols"]
+        if server.capabilities.get(capability):  # a busy server answers once it has processed the changes
+            with contextlib.suppress(ServerFailed):  # an error is an answer too
+                await server.request(method, {"textDocument": {"uri": uri}}, max(within_s, 1.0))
         count = before.get(uri, 0)
         while await server.wait_for_diagnostics(
             uri, count, OTHERS_S if count == before.get(uri, 0) else QUIET_S
