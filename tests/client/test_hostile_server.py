@@ -19,10 +19,10 @@ from jaato.client.connection import connect
 from jaato.client.websocket import GUID
 from jaato.errors import ConnectionFault, JaatoError, ServerGone
 from jaato.protocol.codec import encode
-from jaato.protocol.commands import SessionAttach, SessionList
+from jaato.protocol.commands import CommandExecute, SessionAttach, SessionCreate, SessionList
 from jaato.protocol.events import SessionInfo, SystemMessage
 from jaato.protocol.events.state import State
-from jaato.protocol.frames import Sessions, Welcome
+from jaato.protocol.frames import Opened, Said, Sessions, Welcome
 from jaato.server.sessions.subscription import encode_frame
 
 WELCOME = encode_frame(encode(Welcome(1, "jaato", "k", "owner")))
@@ -144,6 +144,47 @@ def test_both_clients_end_with_an_error_of_their_own(
                         await remote.ask(SessionList())
 
         anyio.run(main)
+
+
+def test_a_command_that_was_never_sent_is_sent_after_the_second_reconnect(tmp_path: Path) -> None:
+    """Its session was opened again when that connection was lost too: it waits further, as no server can have run it."""
+    lines: list[socket.socket] = []
+
+    def lie(line: socket.socket) -> None:
+        lines.append(line)
+        opened(line)
+        line.recv(1 << 16)
+        line.sendall(WELCOME)
+        if len(lines) == 1:
+            return
+        line.recv(1 << 16)  # the command that opens the session
+        if len(lines) == 2:
+            return
+        line.sendall(replied(encode(Opened("s1", 0))))
+        line.recv(1 << 16)  # the command that has waited
+        line.sendall(encode_frame(b'{"type":"reply","id":"2","result":' + encode(Said("done")) + b"}"))
+        while line.recv(1 << 16):
+            pass
+
+    async def main(place: Path) -> None:
+        said: list[Any] = []
+        with anyio.fail_after(60):
+            async with connect(place) as remote:
+                gone = anyio.Event()
+                remote.on_connection = lambda there: None if there else gone.set()
+                await gone.wait()
+
+                async def ask(command: SessionCreate | CommandExecute) -> None:
+                    said.append(await remote.ask(command))
+
+                async with anyio.create_task_group() as asking:
+                    asking.start_soon(ask, SessionCreate(workspace="/", session_id="s1"))
+                    asking.start_soon(ask, CommandExecute(session_id="s1", name="plan"))
+        assert said == [Opened("s1", 0), Said("done")]
+        assert len(lines) == 3
+
+    with lying(tmp_path, lie) as place:
+        anyio.run(main, place)
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ class Client:
         self._there = asyncio.Event()
         self._waiting: dict[str, tuple[Command, asyncio.Future[Result]]] = {}
         self._unsent: set[str] = set()
-        """The commands that were asked while there was no connection, by id."""
+        """The commands that no connection has taken yet, by id."""
         self._ids = 0
         self._closing = False
         self._lost: JaatoError | None = None
@@ -158,16 +158,19 @@ class Client:
             raise self._lost
         self._waiting[asked.id] = (asked, reply)
         try:
-            if self._transport is not None:
-                self._transport.send(encode(asked))
-            else:
-                self._unsent.add(asked.id)
-        except ConnectionFault:
-            pass  # sent again after the reconnect
-        try:
+            with contextlib.suppress(ConnectionFault):
+                self._send(asked)
             return await reply
         finally:
             self._waiting.pop(asked.id, None)
+            self._unsent.discard(asked.id)
+
+    def _send(self, command: Command) -> None:
+        """Send a command, or keep that it was not: it is sent after the reconnect. Raises `ConnectionFault`."""
+        self._unsent.add(command.id)
+        if self._transport is not None:
+            self._transport.send(encode(command))
+            self._unsent.discard(command.id)
 
     async def _wait_for_state(self, session_id: str) -> RemoteSession:
         session = self._session(session_id)
@@ -209,9 +212,7 @@ class Client:
         opening: dict[str, str] = {}
         for command, _ in list(self._waiting.values()):
             if isinstance(command, SessionCreate):
-                transport.send(
-                    encode(command)
-                )  # first: anything else would open the session with other options
+                self._send(command)  # first: anything else would open the session with other options
                 if command.session_id:
                     opening[command.session_id] = command.id
                     self._held[command.id] = []
@@ -228,8 +229,7 @@ class Client:
             elif command.session_id in opening:
                 self._held[opening[command.session_id]].append(command)
             else:
-                transport.send(encode(command))
-        self._unsent.clear()
+                self._send(command)
         self._there.set()
         self.on_connection(True)
 
@@ -325,9 +325,8 @@ class Client:
         if session is not None and session.serves_files:
             held.insert(0, session.attachment())
         for command in held:
-            if self._transport is not None:
-                with contextlib.suppress(ConnectionFault):  # sent again after the reconnect
-                    self._transport.send(encode(command))
+            with contextlib.suppress(ConnectionFault):
+                self._send(command)
 
     def _on_event(self, event: Event) -> None:
         session = self.sessions.get(event.session_id)
