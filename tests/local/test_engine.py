@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import anyio
@@ -12,6 +13,7 @@ import pytest
 from tests.local.test_provider import TOOLS, asked, chunks_of, reply_of
 
 from jaato.errors import ContextOverflow, ModelNotFound, ServerFault
+from jaato.providers.local.engine import EngineShare, Job
 from jaato.providers.local.provider import LocalProvider
 from jaato.settings import environment
 
@@ -135,3 +137,34 @@ def test_a_process_can_end_in_the_middle_of_a_turn(shallow_model: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "left\n", "")
+
+
+def test_shares_that_are_used_from_several_threads_have_one_engine(tmp_path: Path) -> None:
+    """The engine is started by one of the threads alone."""
+    path = tmp_path / "model.gguf"
+    path.touch()
+    barrier, ended = threading.Barrier(8), threading.Semaphore(0)
+
+    def submit(share: EngineShare) -> None:
+        job = Job({}, [], on_event=print, on_end=lambda _failure: ended.release())
+        job.stop.set()  # nothing is loaded for it
+        barrier.wait()
+        share.submit(job)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(300):
+            shares = [EngineShare(path, context_tokens=512, threads=1, states=None) for _ in range(8)]
+            before = set(threading.enumerate())
+            users = [threading.Thread(target=submit, args=(share,)) for share in shares]
+            for user in users:
+                user.start()
+            for user in users:
+                user.join()
+                ended.acquire()
+            assert len(set(threading.enumerate()) - before) == 1
+            for share in shares:
+                share.close()
+    finally:
+        sys.setswitchinterval(interval)

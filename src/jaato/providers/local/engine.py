@@ -307,8 +307,6 @@ class EngineShare:
 
     def submit(self, job: Job) -> None:
         """Put a job in the queue. Raises `ServerFault` after `close`."""
-        if self._closed:
-            raise ServerFault("The embedded model was closed.", provider="local")
         end = job.on_end
 
         def on_end(failure: BaseException | None) -> None:
@@ -316,17 +314,20 @@ class EngineShare:
             end(failure)
 
         job.on_end = on_end
-        self._jobs.add(job)
-        self._engine.submit(job)
+        with self._changing:  # shares are used by any threads, and an engine has one
+            if self._closed:
+                raise ServerFault("The embedded model was closed.", provider="local")
+            self._jobs.add(job)
+            self._engine.submit(job)
 
     def close(self) -> None:
         """Stop the jobs of this share, and close the engine with the last one. Blocks for at most a batch of tokens."""
-        for job in self._jobs.copy():
-            job.stop.set()
         with self._changing:
             if self._closed:
                 return
             self._closed = True
+            for job in self._jobs.copy():
+                job.stop.set()
             engine, shares = self._shared.pop(self._key)
             if shares > 1:
                 self._shared[self._key] = engine, shares - 1
