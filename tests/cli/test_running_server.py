@@ -19,6 +19,8 @@ from tests.cli.environment import TIMEOUT_S, CliEnvironment, say
 from tests.cli.terminal import talking
 from tests.processes import alive
 
+from jaato.errors import ConfigError
+from jaato.server import lock_file
 from jaato.server.lock_file import find_server, read_holder
 from jaato.version import __version__
 
@@ -112,6 +114,19 @@ def test_a_server_that_has_not_quite_ended_does_not_run(tmp_path: Path) -> None:
         assert read_holder(path) is not None
         process.stdin.close()
         assert find_server(path) is None
+
+
+def test_a_server_that_never_records_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopping it fails, and the error names no process to kill: 0 would be the user's own shell."""
+    monkeypatch.setattr(lock_file, "STOP_S", 0.1)
+    monkeypatch.setattr(lock_file, "LOCK_S", 0.1)
+    holder = lock_file.acquire_lock(tmp_path / "jaato.sock")
+    try:
+        with pytest.raises(ConfigError, match="has been starting") as refused:
+            lock_file.stop_server(tmp_path / "jaato.sock")
+        assert "kill" not in str(refused.value)
+    finally:
+        os.close(holder)
 
 
 def test_a_server_that_dies_while_it_is_asked(desk: CliEnvironment) -> None:

@@ -84,6 +84,10 @@ def stop_server(path: Path) -> ServerRecord | None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(record.pid, signal.SIGTERM)
             signalled = record.pid
+        if time.monotonic() > until and not record.pid:
+            raise ConfigError(
+                f"A server has been starting for {STOP_S:g} s; `fuser {lock_path(path)}` shows its process."
+            )
         if time.monotonic() > until:
             raise ConfigError(
                 f"The server (process {record.pid}) has not stopped within {STOP_S:g} s; "
