@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -264,6 +265,31 @@ def test_the_write_ahead_log_stays_small(store: SqliteStore, path: Path) -> None
         store.append([said("s1", seq, text)])
     assert path.with_name("jaato.db-wal").stat().st_size < 64 << 20
     assert path.stat().st_size > 32 << 20
+
+
+def test_writing_waits_for_a_log_that_is_folded_slowly(store: SqliteStore, path: Path) -> None:
+    """The thread that folds gets no time: what is written meanwhile is bounded, and nothing of it is lost."""
+    begin(store, "s1")
+    log = path.with_name("jaato.db-wal")
+    sizes: list[int] = []
+
+    def stall() -> None:
+        with store._checkpoint._lock:
+            stalled.set()
+            while len(sizes) < 2 or (sizes[-1] > sizes[-2] and sizes[-1] < 64 << 20):
+                sizes.append(log.stat().st_size)
+                time.sleep(0.5)
+
+    stalled = threading.Event()
+    thread = threading.Thread(target=stall)
+    thread.start()
+    stalled.wait()
+    text = "x" * 100_000
+    for seq in range(2, 802):
+        store.append([said("s1", seq, text)])
+    thread.join()
+    assert log.stat().st_size < 64 << 20
+    assert len(sound(store, "s1")) == 801
 
 
 def test_closing_twice_and_using_after(store: SqliteStore, path: Path) -> None:

@@ -261,10 +261,15 @@ class Checkpoint:
     def count_commit(self, connection: sqlite3.Connection, size_bytes: int) -> None:
         """Take note of a commit; a long log is folded on a thread of its own.
 
-        That never ends under continuous writes, so an overgrown log is folded here and now.
+        That never ends under continuous writes, so an overgrown log is folded here and now; and writing waits for a thread
+        that does not keep up.
         """
         self._unfolded_bytes += size_bytes + COMMIT_BYTES
-        if self._unfolded_bytes < CHECKPOINT_BYTES or (self._thread and self._thread.is_alive()):
+        if self._thread is not None and self._thread.is_alive():
+            if self._unfolded_bytes < OVERGROWN_BYTES // 2:
+                return
+            self._thread.join()
+        if self._unfolded_bytes < CHECKPOINT_BYTES:
             return
         self._unfolded_bytes = 0
         if log_bytes(self._path) > OVERGROWN_BYTES:
