@@ -60,6 +60,8 @@ class ServerPool:
         self._leases: dict[PoolUser, BlockingPortal] = {}
         self._leaving: set[threading.Thread] = set()
         self._servers: dict[Key, ServerSupervisor] = {}
+        self.was_used = False
+        """Whether it ever had a thread, which may be about to end."""
 
     def submit(self, setting: McpServerOptions, user: PoolUser, do: Work[R]) -> Future[R]:
         """Run `do` with a server, from any thread; cancelling the future cancels it. Raises `PluginError`."""
@@ -97,11 +99,6 @@ class ServerPool:
         """The server of this entry, if it was ever used; from any thread, only to read its state."""
         return next((server for key, server in list(self._servers.items()) if key[0] == digest), None)
 
-    @property
-    def is_used(self) -> bool:
-        """Whether anything holds a lease."""
-        return bool(self._leases)
-
     # --- leases ----------------------------------------------------------------------------------------------------
 
     def _portal(self, user: PoolUser) -> BlockingPortal:
@@ -109,6 +106,7 @@ class ServerPool:
             if user.left:
                 raise PluginError(ENDED)
             if user not in self._leases:
+                self.was_used = True
                 self._leases[user] = self._portals.__enter__()
             return self._leases[user]
 
@@ -188,7 +186,7 @@ atexit.register(SERVER_POOL.close)
 def forget_parent() -> None:
     """Empty the pool in a forked process, where the parent's servers do not run. What it had is kept for good: the end of a
     portal waits for its thread, which is the parent's."""
-    if SERVER_POOL.is_used:
+    if SERVER_POOL.was_used:
         from ctypes import py_object, pythonapi  # seldom needed
 
         pythonapi.Py_IncRef(py_object(list(vars(SERVER_POOL).values())))
