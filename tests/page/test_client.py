@@ -20,6 +20,25 @@ def token_of(server: Desk) -> str:
     return (server.home / "state/server-token").read_text().strip()
 
 
+def environ_of(server: Desk) -> dict[str, str]:
+    """How a program finds the server."""
+    url = f"ws://127.0.0.1:{server.port}/v1/connect"
+    return environment() | {"JAATO_URL": url, "JAATO_TOKEN": token_of(server)}
+
+
+def run_program(server: Desk, program: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A program that uses the client, until it has ended."""
+    return subprocess.run(
+        [node(), str(program), *words],
+        cwd=server.work,
+        env=environ_of(server),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
 def test_the_example_of_the_guide_talks_to_an_agent(tmp_path: Path) -> None:
     """It is the file that stands in the guide; it prints the answer as it arrives, and denies what it is asked."""
     program = (CLIENT / "example.ts").read_text()
@@ -28,19 +47,7 @@ def test_the_example_of_the_guide_talks_to_an_agent(tmp_path: Path) -> None:
     assert len([line for line in shown.splitlines() if line]) <= 12
     write = {"calls": [{"name": "run", "arguments": {"command": "printf x > x.txt", "need": ["write"]}}]}
     with desk(tmp_path, main=[write, {"text": "An answer in many pieces. 🙂"}]) as server:
-        environ = environment() | {
-            "JAATO_URL": f"ws://127.0.0.1:{server.port}/v1/connect",
-            "JAATO_TOKEN": token_of(server),
-        }
-        made = subprocess.run(
-            [node(), str(CLIENT / "example.ts"), "Write a file."],
-            cwd=server.work,
-            env=environ,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        made = run_program(server, CLIENT / "example.ts", "Write a file.")
         assert (made.returncode, made.stdout) == (0, "An answer in many pieces. 🙂"), made.stderr
         assert not (server.work / "x.txt").exists()
 
@@ -54,19 +61,7 @@ def test_a_program_of_its_own_imports_the_client(tmp_path: Path) -> None:
     program = packages.parent / "ask.ts"
     program.write_text((CLIENT / "example.ts").read_text().replace("./src/client/index.ts", "jaato-web"))
     with desk(tmp_path / "desk", main=[{"text": "At once."}]) as server:
-        environ = environment() | {
-            "JAATO_URL": f"ws://127.0.0.1:{server.port}/v1/connect",
-            "JAATO_TOKEN": token_of(server),
-        }
-        made = subprocess.run(
-            [node(), str(program)],
-            cwd=server.work,
-            env=environ,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        made = run_program(server, program)
         assert (made.returncode, made.stdout) == (0, "At once."), made.stderr
 
 
@@ -94,12 +89,8 @@ def test_a_killed_server_is_resumed_by_seq(tmp_path: Path) -> None:
     program = tmp_path / "follow.mts"
     program.write_text(FOLLOW.replace("CLIENT", str(CLIENT)))
     with desk(tmp_path / "desk", main=[write, {"text": "Well."}]) as server:
-        environ = environment() | {
-            "JAATO_URL": f"ws://127.0.0.1:{server.port}/v1/connect",
-            "JAATO_TOKEN": token_of(server),
-        }
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        client = subprocess.Popen([node(), str(program)], cwd=server.work, env=environ, **pipes)
+        client = subprocess.Popen([node(), str(program)], cwd=server.work, env=environ_of(server), **pipes)
         assert client.stdout is not None
         assert client.stdin is not None
         try:
@@ -137,12 +128,5 @@ def test_a_message_that_is_too_large_is_refused_before_it_is_sent(tmp_path: Path
     program = tmp_path / "large.mts"
     program.write_text(LARGE.replace("CLIENT", str(CLIENT)))
     with desk(tmp_path / "desk", main=[{"text": "Well."}]) as server:
-        environ = environment() | {
-            "JAATO_URL": f"ws://127.0.0.1:{server.port}/v1/connect",
-            "JAATO_TOKEN": token_of(server),
-        }
-        words = [node(), str(program)]
-        made = subprocess.run(
-            words, cwd=server.work, env=environ, capture_output=True, text=True, timeout=60, check=False
-        )
+        made = run_program(server, program)
         assert (made.returncode, made.stdout) == (0, "too_large\n"), made.stderr

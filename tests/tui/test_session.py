@@ -347,30 +347,24 @@ async def test_the_progress_of_a_model_is_shown(work: Path) -> None:
         await one.see("ready")
         link = one.app.link
         state = link.session.state
-        link._take(
-            InitProgress(
-                session_id=state.session_id,
-                agent_id=state.root_agent_id,
-                seq=0,
-                step="reading the prompt",
-                done=30,
-                total=120,
-                unit="tokens",
+
+        def take_progress(done: int) -> None:
+            link._take(
+                InitProgress(
+                    session_id=state.session_id,
+                    agent_id=state.root_agent_id,
+                    seq=0,
+                    step="reading the prompt",
+                    done=done,
+                    total=120,
+                    unit="tokens",
+                )
             )
-        )
+
+        take_progress(30)
         link.changed()
         await one.see("reading the prompt 25 %")
-        link._take(
-            InitProgress(
-                session_id=state.session_id,
-                agent_id=state.root_agent_id,
-                seq=0,
-                step="reading the prompt",
-                done=120,
-                total=120,
-                unit="tokens",
-            )
-        )
+        take_progress(120)
         await one.wait(lambda: "reading the prompt" not in one.status)
         await one.send("hi")
         await one.see("Hello.")

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pexpect
 import psutil
@@ -64,47 +65,47 @@ def test_a_message_is_sent_once_there_is_a_connection(tmp_path: Path, more: str)
             os.kill(pid, signal.SIGCONT)
 
 
+def leave_in_turn(desk: CliEnvironment) -> str:
+    """Begin a session whose turn waits for a file `go`, and leave; what was printed then."""
+    command = "touch begun; until [ -e go ]; do sleep 0.05; done"
+    script = desk.script(call("run", command=command), say("All over."))
+    with terminal(desk, "tui", *script, "--yes") as child:
+        child.expect("ready")
+        child.send("work\r")
+        desk.wait_for("begun")
+        child.send("\x04")
+        child.expect(pexpect.EOF)
+        return str(child.before)
+
+
+def see_end_of_turn(desk: CliEnvironment, child: Any) -> None:
+    """A client that has joined this turn shows how it ends; it is left."""
+    child.expect("until")
+    (desk.work / "go").touch()
+    expect_all(child, "All over.", "ready")
+    leave(child)
+
+
 @pytest.mark.spec("S3", "Server-First Architecture", "S3.server.11")
 def test_a_turn_continues_after_leaving_and_is_joined_again(tmp_path: Path) -> None:
     """Leaving in mid-turn lets the turn go on; the documented client joins it, and answers."""
     with CliEnvironment(tmp_path).serving() as desk:
-        command = "touch begun; until [ -e go ]; do sleep 0.05; done"
-        script = desk.script(call("run", command=command), say("All over."))
-        with terminal(desk, "tui", *script, "--yes") as child:
-            child.expect("ready")
-            child.send("work\r")
-            desk.wait_for("begun")
-            child.send("\x04")
-            child.expect(pexpect.EOF)
-            assert "the turn continues" in child.before
+        assert "the turn continues" in leave_in_turn(desk)
         socket = Path(desk.env["XDG_RUNTIME_DIR"]) / "jaato" / "jaato.sock"
         found = re.search(r"serving at (\S+)", desk.run("serve", "--status").stdout)
         where = found[1] if found is not None else str(socket)
         with terminal(
             desk, "--connect", where, start=[sys.executable, str(ROOT / "rich_client.py")]
         ) as child:
-            child.expect("until")
-            (desk.work / "go").touch()
-            expect_all(child, "All over.", "ready")
-            leave(child)
+            see_end_of_turn(desk, child)
 
 
 def test_continue_joins_a_turn_that_runs(tmp_path: Path) -> None:
     """`-c` attaches to the newest session of the directory while its turn runs, as `-s` does."""
     with CliEnvironment(tmp_path).serving() as desk:
-        command = "touch begun; until [ -e go ]; do sleep 0.05; done"
-        script = desk.script(call("run", command=command), say("All over."))
-        with terminal(desk, "tui", *script, "--yes") as child:
-            child.expect("ready")
-            child.send("work\r")
-            desk.wait_for("begun")
-            child.send("\x04")
-            child.expect(pexpect.EOF)
+        leave_in_turn(desk)
         with terminal(desk, "tui", "-c") as child:
-            child.expect("until")
-            (desk.work / "go").touch()
-            expect_all(child, "All over.", "ready")
-            leave(child)
+            see_end_of_turn(desk, child)
         assert len(desk.sessions()) == 1
 
 

@@ -143,11 +143,6 @@ class Engine:
         self._closed = False
         self._server: Any = None
 
-    @property
-    def busy(self) -> bool:
-        """Whether a generation is under way."""
-        return self._running is not None
-
     def submit(self, job: Job) -> None:
         """Put a job in the queue; starts the thread when there is none."""
         if self._closed:
