@@ -6,7 +6,7 @@ import os
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import Popen
@@ -89,14 +89,28 @@ def talking(
     if fresh or not desk.forks(environ):
         start = ["-m", "jaato"] if toolkit else ["-c", WITHOUT_TOOLKIT]
         kind = pexpect.spawn
+    with opened(desk, kind, [sys.executable, *start, command, *args], environ, (50, 200)) as child:
+        yield child
+
+
+@contextmanager
+def opened(
+    desk: CliEnvironment,
+    kind: type[pexpect.spawn],
+    words: Sequence[str],
+    environ: dict[str, str],
+    dimensions: tuple[int, int],
+) -> Iterator[Any]:
+    """A program in a pseudo-terminal of so many lines and columns, which is over in the end."""
+    program, *args = words
     child = kind(
-        sys.executable,
-        [*start, command, *args],
+        program,
+        args,
         cwd=str(desk.work),
         env=environ,
         encoding="utf-8",
         timeout=TIMEOUT_S,
-        dimensions=(50, 200),
+        dimensions=dimensions,
     )
     try:
         yield child

@@ -11,9 +11,8 @@ from typing import Any
 
 import pexpect
 from tests.cli.environment import CliEnvironment
-from tests.cli.terminal import Talk, end
+from tests.cli.terminal import Talk, opened
 
-TIMEOUT_S = 60
 GAP = r"(?:[\s▌]|\x1b\[[\d;?]*[A-Za-z])+"
 """What is between two words: also the end of a line, or of one in a notice, which depends on the length of a path before it."""
 
@@ -25,20 +24,8 @@ def terminal(desk: CliEnvironment, *args: str, start: Sequence[str] = (), **envi
     kind: type[pexpect.spawn] = pexpect.spawn
     if not start and desk.forks(env):
         start, kind = (sys.executable,), Talk
-    program, *words = [*(start or desk.command), *args]
-    child = kind(
-        program,
-        words,
-        cwd=str(desk.work),
-        env=env,
-        encoding="utf-8",
-        timeout=TIMEOUT_S,
-        dimensions=(24, 80),
-    )
-    try:
+    with opened(desk, kind, [*(start or desk.command), *args], env, (24, 80)) as child:
         yield child
-    finally:
-        end(child)
 
 
 def desk_with_runtime(tmp_path: Path) -> CliEnvironment:

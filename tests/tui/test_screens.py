@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -20,6 +21,14 @@ from jaato.tui.screens.listings import drop_empty_columns
 from jaato.tui.screens.sessions import MOST, SessionSubject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+
+def write_preferences(work: Path, **entries: Any) -> Path:
+    """Write the user's `tui.json`; its path."""
+    path = work.parent / "home" / ".config" / "jaato" / "tui.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(entries))
+    return path
 
 
 async def test_the_plan_is_a_panel_or_a_line(work: Path) -> None:
@@ -259,8 +268,6 @@ def test_tables_leave_out_what_is_zero() -> None:
 
 async def test_hints_name_the_keys_as_they_are_bound(work: Path) -> None:
     """Status line, prompt, palette, and the list of keys; a name that does not exist is reported."""
-    path = work.parent / "home" / ".config" / "jaato" / "tui.json"
-    path.parent.mkdir(parents=True)
     keys = {
         "app.keys": "f8",
         "app.stop": "ctrl+l",
@@ -268,7 +275,7 @@ async def test_hints_name_the_keys_as_they_are_bound(work: Path) -> None:
         "app.tasks": "f7",
         "app.sesions": "f12",
     }
-    path.write_text(json.dumps({"keys": keys}))
+    write_preferences(work, keys=keys)
     steps = [call("run", command="sleep 600"), say("Over.")]
     async with studio(work, steps=steps, size=(120, 40)) as one:
         await one.see("F8 shows the keys", "F8 keys", "tui.json: app.sesions does not exist")
@@ -286,8 +293,6 @@ async def test_hints_name_the_keys_as_they_are_bound(work: Path) -> None:
 
 async def test_what_cannot_be_used_of_the_preferences_is_reported(work: Path) -> None:
     """A theme, an entry, a key that does not exist, that types a character, that two have; the others are used."""
-    path = work.parent / "home" / ".config" / "jaato" / "tui.json"
-    path.parent.mkdir(parents=True)
     keys = {
         "app.keys": "?",
         "app.stop": "ctrl+",
@@ -295,7 +300,7 @@ async def test_what_cannot_be_used_of_the_preferences_is_reported(work: Path) ->
         "transcript.next": "j",
         "app.popup": 6,
     }
-    path.write_text(json.dumps({"theme": "night", "mouse": 1, "color": "red", "keys": keys}))
+    path = write_preferences(work, theme="night", mouse=1, color="red", keys=keys)
     async with studio(work, steps=[say("x")]) as one:
         await one.see(
             'there is no theme "night"', '"mouse" must be', 'no entry "color"', "app.keys cannot have ?"
@@ -321,10 +326,8 @@ async def test_all_keys_of_a_list_are_seen_in_80_columns(work: Path) -> None:
 
 async def test_keys_that_are_named_after_characters(work: Path) -> None:
     """The space bar types a character; with Ctrl, a sign is a key like any other, written as itself or by its name."""
-    path = work.parent / "home" / ".config" / "jaato" / "tui.json"
-    path.parent.mkdir(parents=True)
     keys = {"app.keys": "ctrl+underscore", "app.sessions": "Ctrl+/", "app.tasks": "space", "app.plans": "-"}
-    path.write_text(json.dumps({"keys": keys}))
+    write_preferences(work, keys=keys)
     async with studio(work, steps=[say("x")]) as one:
         await one.see("app.tasks cannot have space", "app.plans cannot have -")
         assert "has no key" not in one.screen
@@ -337,10 +340,8 @@ async def test_keys_that_are_named_after_characters(work: Path) -> None:
 
 async def test_the_keys_of_the_prompt_can_be_bound(work: Path) -> None:
     """Enter begins a line and another key sends; a key of the editor itself becomes the client's; Ctrl+Q is none."""
-    path = work.parent / "home" / ".config" / "jaato" / "tui.json"
-    path.parent.mkdir(parents=True)
     keys = {"prompt.send": "Ctrl+S", "prompt.newline": "enter", "app.unfold": "Ctrl+E"}
-    path.write_text(json.dumps({"keys": keys}))
+    write_preferences(work, keys=keys)
     async with studio(work, steps=[call("run", command="echo a; echo b"), say("Over.")]) as one:
         await one.press("a", "enter", "b", "ctrl+q")
         assert one.app.view.prompt.text == "a\nb"

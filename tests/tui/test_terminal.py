@@ -16,7 +16,8 @@ import pexpect
 import psutil
 import pytest
 from tests.cli.environment import CliEnvironment, call, say
-from tests.tui.terminal import TIMEOUT_S, desk_with_runtime, expect_all, leave, terminal
+from tests.cli.terminal import TIMEOUT_S
+from tests.tui.terminal import desk_with_runtime, expect_all, leave, terminal
 from tests.tui.tmux import pane
 
 from jaato.tui.questions.dialogs import GUARD_S
