@@ -246,7 +246,7 @@ def count_objects() -> Counter[str]:
     """The objects of ours that there are, by their class."""
     gc.collect()
     kinds = map(type, gc.get_objects())
-    return Counter(kind.__qualname__ for kind in kinds if kind.__module__.startswith("jaato."))
+    return Counter(kind.__qualname__ for kind in kinds if str(kind.__module__).startswith("jaato."))
 
 
 def test_nothing_is_kept_of_sessions_that_came_and_went(tmp_path: Path) -> None:

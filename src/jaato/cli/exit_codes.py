@@ -75,7 +75,7 @@ def flush_files() -> None:
     from stat import S_ISREG
 
     kinds = (TextIOWrapper, BufferedWriter, BufferedRandom)
-    for file in [one for one in gc.get_objects() if isinstance(one, kinds)]:
+    for file in [one for one in gc.get_objects() if issubclass(type(one), kinds)]:  # runs no code of it
         try:
             if S_ISREG(os.fstat(file.fileno()).st_mode):  # a pipe might block
                 file.flush()
