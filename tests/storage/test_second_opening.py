@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 from tests.storage.logs import begin
 
 from jaato.protocol.events import SessionCreated, ToolsStatus, now
+from jaato.storage.database import check_header
 from jaato.storage.sqlite import SqliteStore
 
 LOOK = """
@@ -27,6 +30,20 @@ with open(sys.argv[1], "r+b") as file:
     pages = (file.seek(0, 2) // 4096) + 1000
     file.seek(28)
     file.write(pages.to_bytes(4, "big"))
+"""
+
+
+MAKE_SLOWLY = """
+import os, sqlite3, sys
+content = open(sys.argv[1], "r+b")  # stays open: closing it would end the lock below
+whole = content.read()
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN EXCLUSIVE")
+os.truncate(sys.argv[1], 4096)
+print("begun", flush=True)
+sys.stdin.readline()
+os.pwrite(content.fileno(), whole, 0)
+connection.execute("ROLLBACK")
 """
 
 
@@ -65,3 +82,24 @@ def test_a_store_is_opened_while_its_log_is_folded(tmp_path: Path) -> None:
     other.close()
     store.close()
     assert look(path) == before
+
+
+def test_a_store_is_opened_while_another_process_makes_it(tmp_path: Path) -> None:
+    """Its first page is written, the others are not yet: that is no foreign file, and opening waits for them."""
+    path = tmp_path / "jaato.db"
+    SqliteStore(path).close()
+    with closing(sqlite3.connect(path)) as connection:  # a new database has no write-ahead log yet
+        connection.execute("PRAGMA journal_mode = DELETE")
+    with subprocess.Popen(
+        [sys.executable, "-c", MAKE_SLOWLY, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as maker:
+        assert maker.stdin is not None
+        assert maker.stdout is not None
+        assert maker.stdout.readline() == b"begun\n"
+        check_header(path)
+        maker.stdin.write(b"\n")
+        maker.stdin.close()
+        store = SqliteStore(path)
+        begin(store, "s1", 3)
+        store.close()
+    assert look(path) > 0

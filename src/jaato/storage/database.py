@@ -141,23 +141,16 @@ def check_header(path: Path) -> None:
     if not os.access(path, os.R_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     try:
-        application = application_id(path, "mode=ro&immutable=1")
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError):
-            raise
-        if error.sqlite_errorcode != sqlite3.SQLITE_CORRUPT or not log_bytes(path):
-            raise foreign_file_error(path, "it is not an SQLite database, or its header is damaged") from None
-        # the log is being folded: the file is shorter yet than its header says, which the log has whole
-        application = application_id(path, "mode=ro")
+        with closing(connect(path, "mode=ro&immutable=1")) as connection:
+            # a file that another process makes, or folds its log into, is still shorter than its header says
+            connection.execute("PRAGMA writable_schema = ON")
+            application = connection.execute("PRAGMA application_id").fetchone()[0]
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError:
+        raise foreign_file_error(path, "it is not an SQLite database, or its header is damaged") from None
     if application != APPLICATION_ID:
         raise foreign_file_error(path, "it is an SQLite database of another program")
-
-
-def application_id(path: Path, mode: str) -> int:
-    """Whose database it is, by its header. Raises `sqlite3.Error`."""
-    with closing(connect(path, mode)) as connection:
-        found: int = connection.execute("PRAGMA application_id").fetchone()[0]
-        return found
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
