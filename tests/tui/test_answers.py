@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import structs
 from tests.tui.studio import call, calls, say, studio
 from textual import events
 from textual.widgets import TextArea
@@ -19,7 +18,6 @@ from jaato.protocol.events import PermissionRequested
 from jaato.tui.lines_view import LinesView
 from jaato.tui.questions import panel
 from jaato.tui.questions.dialogs import ConfirmDialog
-from jaato.tui.questions.lines import drop_heads
 from jaato.tui.transcript.lines import shorten_path
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -268,21 +266,6 @@ async def test_a_question_can_be_read_and_answered_on_a_small_terminal(
         await one.wait((work / "made").exists)
         await one.rest()
         assert one.app.view.prompt.text == "a\n" * 9
-
-
-def test_only_the_lines_of_the_named_file_are_dropped() -> None:
-    """Another path, several files and a new file keep what says so."""
-
-    def heads(diff: str, **arguments: str) -> list[str]:
-        question = structs.replace(make_question(1), arguments=arguments, preview=diff)
-        return [line for line in drop_heads(diff, question).splitlines() if line.startswith(("--- ", "+++ "))]
-
-    hunk = "@@ -1 +1 @@\n-a\n+b\n"
-    assert heads(f"--- x\n+++ x\n{hunk}", path="x") == []
-    assert heads(f"--- x\n+++ x\n{hunk}", path="y") == ["--- x", "+++ x"]
-    assert heads(f"--- x\n+++ x\n{hunk}", patch="…") == ["--- x", "+++ x"]
-    assert len(heads(f"--- x\n+++ x\n{hunk}--- y\n+++ y\n{hunk}", path="x")) == 4
-    assert heads(f"--- /dev/null\n+++ x\n{hunk}", path="x") == ["--- /dev/null"]
 
 
 async def test_the_keys_are_shown_on_entering_the_panel_at_rest(work: Path) -> None:

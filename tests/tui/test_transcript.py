@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from textual.strip import Strip
 from jaato.tui.transcript.blocks import NoteBlock, TextBlock, ThinkingBlock, UserBlock
 from jaato.tui.transcript.diffs import lay_out_diff
 from jaato.tui.transcript.layout import MAX_BLOCKS, MAX_LAID_OUT, Layout
-from jaato.tui.transcript.lines import clean
+from jaato.tui.transcript.lines import Lines, clean, count_plain, lay_out_plain
 from jaato.tui.transcript.looks import Looks, make_ansi_looks, make_looks
 
 LOOKS = make_ansi_looks(dark=True)
@@ -30,7 +31,7 @@ TEXTS = {
 }
 
 
-def lines_of(strips: list[Strip]) -> list[str]:
+def lines_of(strips: Iterable[Strip]) -> list[str]:
     """Strips as text."""
     return [strip.text.rstrip() for strip in strips]
 
@@ -203,3 +204,22 @@ def test_text_can_be_read_in_every_theme() -> None:
             assert compute_contrast(Color.from_rich_color(style.color), own) >= (
                 4.0 if own is not background else 4.4
             ), (name, field)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"])), st.integers(2, 9))
+def test_lines_are_counted_as_they_are_laid_out(line: str, width: int) -> None:
+    """Wide, combining and empty characters among them: a text of which only the number of lines is known ends where it ends."""
+    assert count_plain(line, width) == len(lay_out_plain(line, width, LOOKS.text))
+
+
+def test_lines_are_those_of_their_texts() -> None:
+    """Each by its number, and all in order, whatever made them."""
+    lines, other = Lines([Strip.blank(1)]), Lines()
+    lines.add_plain("abcdef\n\nü", 4, LOOKS.text)
+    other.add_words("one two\nthree", 5, LOOKS.text)
+    lines.join(other)
+    texts = ["", "abcd", "ef", "", "ü", "one", "two", "three"]
+    assert lines_of(lines) == texts
+    assert lines_of([lines[at] for at in range(len(lines))]) == texts
+    with pytest.raises(IndexError):
+        lines[len(lines)]

@@ -8,9 +8,10 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from jaato.tui.transcript.lines import Lines
 from jaato.tui.transcript.looks import Looks, looks_of
 
-LayOut = Callable[[int, Looks], list[Strip]]
+LayOut = Callable[[int, Looks], list[Strip] | Lines]
 
 
 def lay_out_nothing(_width: int, _looks: Looks) -> list[Strip]:
@@ -28,7 +29,7 @@ class LinesView(ScrollView, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 as Textual names it
         super().__init__(id=id)
         self._lay_out: LayOut = lay_out_nothing
-        self._strips: list[Strip] = []
+        self._strips: list[Strip] | Lines = []
         self._width = 0
         self._looks: Looks | None = None
         self._key: object = None

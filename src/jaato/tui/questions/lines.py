@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from textual.strip import Strip
-
 from jaato.cli.output.console import one_line, visible
 from jaato.cli.output.wording import Line, indent_argument
 from jaato.cli.repl.questions import argument_lines, condition_lines, local_time, question_lines
 from jaato.protocol.events import ClarificationQuestion, PermissionRequested
 from jaato.tui.transcript.diffs import lay_out_diff
-from jaato.tui.transcript.lines import clean, lay_out_plain, lay_out_words
+from jaato.tui.transcript.lines import Lines, clean
 from jaato.tui.transcript.looks import Looks
 
 Question = PermissionRequested | ClarificationQuestion
@@ -57,27 +55,26 @@ def list_answers(question: PermissionRequested) -> list[tuple[str, str, str]]:
     ]
 
 
-def lay_out_question(question: Question, width: int, looks: Looks) -> list[Strip]:
+def lay_out_question(question: Question, width: int, looks: Looks) -> Lines:
     """The lines of a question."""
     if isinstance(question, ClarificationQuestion):
         return lay_out_clarification(question, width, looks)
-    arguments = lay_out_lines(argument_lines(question), width, looks)
-    conditions = lay_out_lines(condition_lines(question), width, looks)
-    if not question.preview:
-        return arguments + conditions
-    diff = lay_out_diff(drop_heads(clean(visible(question.preview)), question), width, looks)
-    if question.access is not None:  # what a yes opens is read before the change
-        return arguments + conditions + diff
-    return arguments + diff + conditions
-
-
-def lay_out_lines(lines: Iterable[Line], width: int, looks: Looks) -> list[Strip]:
-    """Lines with their looks, not indented; those without one are not broken between words."""
-    found: list[Strip] = []
-    for line, look in lines:
-        lay_out = lay_out_words if look else lay_out_plain
-        found += lay_out(clean(line.removeprefix("  ")), width, looks.named(look))
+    found = Lines()
+    add_lines(found, argument_lines(question), width, looks)
+    diff = drop_heads(clean(visible(question.preview)), question) if question.preview else ""
+    if diff and question.access is None:
+        found.join(lay_out_diff(diff, width, looks))
+    add_lines(found, condition_lines(question), width, looks)
+    if diff and question.access is not None:  # what a yes opens is read before the change
+        found.join(lay_out_diff(diff, width, looks))
     return found
+
+
+def add_lines(found: Lines, lines: Iterable[Line], width: int, looks: Looks) -> None:
+    """Add lines with their looks, not indented; those without one are not broken between words."""
+    for line, look in lines:
+        add = found.add_words if look else found.add_plain
+        add(clean(line.removeprefix("  ")), width, looks.named(look))
 
 
 def drop_heads(diff: str, question: PermissionRequested) -> str:
@@ -90,27 +87,27 @@ def drop_heads(diff: str, question: PermissionRequested) -> str:
     return diff[found.end() :] if found[1] == found[2] else f"--- {found[1]}\n{diff[found.end() :]}"
 
 
-def lay_out_whole(question: PermissionRequested, width: int, looks: Looks) -> list[Strip]:
+def lay_out_whole(question: PermissionRequested, width: int, looks: Looks) -> Lines:
     """Every argument of a call, and what `always` would cover, unabridged."""
-    found: list[Strip] = []
+    found = Lines()
     for name, value in question.arguments.items():
-        found += lay_out_plain(clean(indent_argument(name, value, whole=True)), width, looks.text)
+        found.add_plain(clean(indent_argument(name, value, whole=True)), width, looks.text)
     if question.shape:
         text = indent_argument("'always' would cover", question.shape, whole=True)
-        found += lay_out_plain(clean(text), width, looks.dim)
+        found.add_plain(clean(text), width, looks.dim)
     return found
 
 
-def lay_out_clarification(question: ClarificationQuestion, width: int, looks: Looks) -> list[Strip]:
+def lay_out_clarification(question: ClarificationQuestion, width: int, looks: Looks) -> Lines:
     """The lines of the agent's questions."""
-    found: list[Strip] = []
+    found = Lines()
     if question.context:
-        found += lay_out_words(clean(visible(question.context)), width, looks.strong)
+        found.add_words(clean(visible(question.context)), width, looks.strong)
     for number, one in enumerate(question.questions, 1):
         first, *choices, _prompt = question_lines(one)
-        found += lay_out_words(f"{number}. {clean(visible(first))}", width, looks.text)
+        found.add_words(f"{number}. {clean(visible(first))}", width, looks.text)
         for choice in choices:
-            found += lay_out_words(f"   {clean(visible(choice))}", width, looks.dim)
+            found.add_words(f"   {clean(visible(choice))}", width, looks.dim)
     if question.deadline:
-        found += lay_out_words(f"defaults are used from {local_time(question.deadline)}", width, looks.dim)
+        found.add_words(f"defaults are used from {local_time(question.deadline)}", width, looks.dim)
     return found

@@ -14,7 +14,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
 from textual.message import Message
-from textual.strip import Strip
 from textual.timer import Timer
 from textual.widgets import Static
 
@@ -31,13 +30,13 @@ from jaato.tui.questions.dialogs import (
     Typed,
 )
 from jaato.tui.questions.lines import Question, format_title, lay_out_question, lay_out_whole, list_answers
-from jaato.tui.transcript.lines import make_strip
+from jaato.tui.transcript.lines import Lines, make_strip
 from jaato.tui.transcript.looks import Looks
 
 BOLD = Style(bold=True)
 OTHER_LINES = 11
 """Lines of a small terminal for all but the question: its border and keys, the prompt, the status, some conversation."""
-LOW_LINES = 4
+OTHER_LINES_LOW = 4
 """Those of a low one: title and keys, a line of the prompt, the status."""
 GRACE_S = 0.4
 """How long the panel keeps the keys after an answer, as the next question often comes at once."""
@@ -135,7 +134,7 @@ class QuestionPanel(Vertical):
         """Bound the lines of the question, which scroll, so that the keys below stay visible."""
         height = self.app.size.height
         room = (
-            height - LOW_LINES - (not self.screen.has_class("-tiny"))
+            height - OTHER_LINES_LOW - (not self.screen.has_class("-tiny"))
             if self.is_low
             else max(3, min(height * 6 // 10, height - OTHER_LINES))
         )
@@ -149,10 +148,12 @@ class QuestionPanel(Vertical):
         """Whether the terminal has no room for the keys of all answers, which are then below the question."""
         return self.screen.has_class("-low")
 
-    def _lay_out_lines(self, width: int, looks: Looks) -> list[Strip]:
+    def _lay_out_lines(self, width: int, looks: Looks) -> Lines:
         """The lines of the question; on a low terminal those of its keys, too."""
-        lines = lay_out_question(self._shown, width, looks) if self._shown is not None else []
-        return [*lines, *map(make_strip, self._keys(width).split())] if self.is_low else lines
+        lines = lay_out_question(self._shown, width, looks) if self._shown is not None else Lines()
+        if self.is_low:
+            lines.extend(map(make_strip, self._keys(width).split()))
+        return lines
 
     def _keys(self, width: int) -> Text:
         """The keys of the answers in lines of a width."""

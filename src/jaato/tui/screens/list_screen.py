@@ -29,7 +29,8 @@ from jaato.tui.transcript.looks import Looks
 Line = tuple[str, str]
 Item = TypeVar("Item")
 LOADING = ("loading …", "dim")
-LOW_LINES = 9
+PREVIEW_LINES = 9
+"""Lines of a terminal that has room for a preview beside the list."""
 FILTER_S = 0.25
 """How long after the last key a search is sent."""
 
@@ -165,7 +166,7 @@ class ListScreen(ModalScreen[None]):
     def on_resize(self, event: events.Resize) -> None:
         """Put list and preview below each other where it is narrow; a low screen has room for the list alone."""
         self.set_class(event.size.width < 100, "-narrow")
-        self.set_class(event.size.height < LOW_LINES, "-low")
+        self.set_class(event.size.height < PREVIEW_LINES, "-low")
 
     async def load(self) -> None:
         """Load the rows again; the marked one stays marked."""

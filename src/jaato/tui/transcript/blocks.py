@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from rich.segment import Segment
@@ -20,6 +21,7 @@ from jaato.tui.transcript.diffs import lay_out_diff
 from jaato.tui.transcript.lines import (
     MAX_CHARS,
     MAX_LINES,
+    Lines,
     add_prefix,
     clean,
     cut_line,
@@ -365,22 +367,23 @@ class CallBlock(Block):
     def _details(self, width: int, looks: Looks) -> list[Strip]:
         """Arguments, sandbox, and the output, the result or the diff."""
         diff = self._diff()
-        lines: list[Strip] = []
+        lines = Lines()
         if not diff:
             for name, value in self.arguments.items():
-                lines += lay_out_plain(clean(indent_argument(name, value)[2:]), width, looks.dim)
+                lines.add_plain(clean(indent_argument(name, value)[2:]), width, looks.dim)
         if self.end is not None and (sandbox := sandbox_text(self.end)):
-            lines += lay_out_plain(sandbox, width, looks.dim)
+            lines.add_plain(sandbox, width, looks.dim)
         if self.status in ("failed", "denied"):
-            lines += self._reason(width, looks)
+            lines.extend(self._reason(width, looks))
         if diff:
-            lines += lay_out_diff(diff, width, looks)
+            lines.join(lay_out_diff(diff, width, looks))
         elif text := clean(self.result_text[:MAX_CHARS]).strip("\n"):
-            lines += lay_out_plain(text, width, looks.text)
-        if len(lines) > MAX_LINES:
-            more = make_strip(Text(f"… {format_count(len(lines) - MAX_LINES, 'more line')}", looks.dim))
-            lines = [*lines[: MAX_LINES - 20], more, *lines[-20:]]
-        return lines
+            lines.add_plain(text, width, looks.text)
+        if len(lines) <= MAX_LINES:
+            return list(lines)
+        more = make_strip(Text(f"… {format_count(len(lines) - MAX_LINES, 'more line')}", looks.dim))
+        last = [lines[at] for at in range(len(lines) - 20, len(lines))]
+        return [*islice(lines, MAX_LINES - 20), more, *last]
 
     def _below(self, lines: list[Strip], looks: Looks) -> list[Strip]:
         bar = "       │ " if self.is_last else "  │    │ "

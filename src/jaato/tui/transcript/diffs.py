@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from rich.cells import cell_len
+from rich.segment import Segment
 from rich.style import Style
-from rich.text import Text
 from textual.strip import Strip
 
-from jaato.tui.transcript.lines import fill, lay_out_plain, make_strip
+from jaato.tui.transcript.lines import Lines, count_plain, fill, lay_out_plain
 from jaato.tui.transcript.looks import Looks
 
 SIDE_BY_SIDE_WIDTH = 120
@@ -61,18 +62,22 @@ def parse_diff(diff: str) -> Iterator[Row]:
             old, new, left_old, left_new = old + 1, new + 1, left_old - 1, left_new - 1
 
 
-def lay_out_diff(diff: str, width: int, looks: Looks) -> list[Strip]:
+def lay_out_diff(diff: str, width: int, looks: Looks) -> Lines:
     """The lines of a clean unified diff."""
     rows = [*parse_diff(diff.rstrip("\n"))]
     if width >= SIDE_BY_SIDE_WIDTH and any(row.mark == "@" for row in rows) and fits_sides(rows, width):
         return lay_out_sides(rows, width, looks)
     styles = {"+": looks.added, "-": looks.removed, "@": looks.hunk, " ": looks.text}
-    found: list[Strip] = []
+    found = Lines()
     for row in rows:
-        style = styles[row.mark]
         line = row.text if row.mark == "@" else f"{row.mark} {row.text}"
-        found += fill(lay_out_plain(line, width, style), width, style if row.mark in "+-" else Style())
+        found.add(count_plain(line, width), partial(lay_out_row, row.mark, line, width, styles[row.mark]))
     return found
+
+
+def lay_out_row(mark: str, line: str, width: int, style: Style) -> list[Strip]:
+    """A line of a diff, what was added or removed up to the edge."""
+    return fill(lay_out_plain(line, width, style), width, style if mark in "+-" else Style())
 
 
 def fits_sides(rows: list[Row], width: int) -> bool:
@@ -86,10 +91,10 @@ def count_digits(rows: list[Row]) -> int:
     return max((len(str(max(row.old, row.new))) for row in rows), default=1)
 
 
-def lay_out_sides(rows: list[Row], width: int, looks: Looks) -> list[Strip]:
+def lay_out_sides(rows: list[Row], width: int, looks: Looks) -> Lines:
     """Old on the left, new on the right; the lines fit."""
     half, digits = (width - 1) // 2, count_digits(rows)
-    found: list[Strip] = []
+    found = Lines()
     left: list[Row] = []
     right: list[Row] = []
 
@@ -97,7 +102,7 @@ def lay_out_sides(rows: list[Row], width: int, looks: Looks) -> list[Strip]:
         for at in range(max(len(left), len(right))):
             one = left[at] if at < len(left) else None
             other = right[at] if at < len(right) else None
-            found.append(join_sides(one, other, half, digits, looks))
+            found.add(1, partial(join_sides, one, other, half, digits, looks))
         left.clear()
         right.clear()
 
@@ -109,24 +114,23 @@ def lay_out_sides(rows: list[Row], width: int, looks: Looks) -> list[Strip]:
         else:
             flush()
             if row.mark == "@":
-                found.extend(lay_out_plain(row.text, width, looks.hunk))
+                found.add_plain(row.text, width, looks.hunk)
             else:
-                found.append(join_sides(row, row, half, digits, looks))
+                found.add(1, partial(join_sides, row, row, half, digits, looks))
     flush()
     return found
 
 
-def join_sides(old: Row | None, new: Row | None, half: int, digits: int, looks: Looks) -> Strip:
+def join_sides(old: Row | None, new: Row | None, half: int, digits: int, looks: Looks) -> list[Strip]:
     """One line of both sides."""
-    text = Text()
+    segments: list[Segment] = []
     for row, number in ((old, old.old if old else 0), (new, new.new if new else 0)):
-        if text:
-            text.append("│", looks.dim)
+        if segments:
+            segments.append(Segment("│", looks.dim))
         style = looks.text
         if row is not None and row.mark in "+-":
             style = looks.added if row.mark == "+" else looks.removed
-        text.append(f"{number or '':>{digits}} ", looks.dim)
-        part = Text(f"{row.mark} {row.text}" if row is not None else "", style)
-        part.append(" " * max(0, half - digits - 1 - part.cell_len), style)
-        text.append_text(part)
-    return make_strip(text)
+        text = f"{row.mark} {row.text}" if row is not None else ""
+        padding = " " * max(0, half - digits - 1 - cell_len(text))
+        segments += [Segment(f"{number or '':>{digits}} ", looks.dim), Segment(text + padding, style)]
+    return [Strip(segments, 2 * half + 1)]
