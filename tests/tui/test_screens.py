@@ -16,6 +16,8 @@ from textual.widgets import OptionList
 from jaato.plugins.mcp.pool import SERVER_POOL
 from jaato.protocol.commands import SessionFork
 from jaato.protocol.specs import Plan, PlanStep
+from jaato.server.sessions.listing import MAX_SUMMARY_CHARS
+from jaato.tui.lines_view import LinesView
 from jaato.tui.screens.list_screen import ListScreen, Row, Subject
 from jaato.tui.screens.listings import drop_empty_columns
 from jaato.tui.screens.sessions import MOST, SessionSubject
@@ -412,4 +414,19 @@ async def test_the_list_of_a_screen_is_visible_on_a_tiny_terminal(work: Path) ->
     async with studio(work, steps=[say("x")], size=(30, 5)) as one:
         one.app.action_open("tools")
         await one.see("* ", "Enter switch")
+        await one.press("escape")
+
+
+async def test_the_preview_of_a_tool_has_the_first_paragraph_of_its_description(work: Path) -> None:
+    """Not the first line of its source: a sentence that is broken there is whole."""
+    async with studio(work, steps=[say("x")], size=(120, 40)) as one:
+        info = one.app.link.session.info
+        assert info is not None
+        described = {tool["name"]: tool["description"] for tool in info.tools}
+        assert described["updateFile"].endswith("Returns a diff of the edit.")
+        assert not [text for text in described.values() if "\n" in text or len(text) > MAX_SUMMARY_CHARS]
+        one.app.action_open("tools")
+        await one.type("updateFile")
+        preview = one.app.screen.query_one("#preview", LinesView)
+        await one.wait(lambda: "Returns a diff of the edit." in " ".join(preview.text.split()))
         await one.press("escape")

@@ -10,6 +10,7 @@ import pytest
 from tests.tui.studio import call, calls, say, studio
 from textual import events
 
+from jaato.protocol.commands import SessionDelete
 from jaato.protocol.events import InitProgress
 from jaato.tui import app
 from jaato.tui.session_screen import SLOW_TICK_S, TICK_S
@@ -433,3 +434,24 @@ async def test_clients_that_come_and_leave_fill_no_screen(work: Path) -> None:
         conversation.note_presence(["bea joined"])
         one.app.schedule_frame()
         await one.see("c19 left", "bea joined")
+
+
+async def test_a_session_that_is_deleted_elsewhere_takes_no_message(work: Path) -> None:
+    """The prompt and the status say so at once, what is typed stays there, and another session can be opened."""
+    async with studio(work, steps=[say("First."), say("Second.")], size=(100, 24)) as one:
+        await one.send("hello")
+        await one.see("First.")
+        await one.rest()
+        link = one.app.link
+        first = link.session
+        await link.client.ask(SessionDelete(session_id=first.id))
+        await one.see("The session was deleted · F3 opens another one", "deleted · scripted")
+        await one.send("are you there?")
+        await one.wait(lambda: one.app.view.prompt.message == "are you there?")
+        one.app.view.prompt.clear_message()
+        await one.send("/new")
+        await one.wait(lambda: link.session is not first)
+        await one.see("ready")
+        await one.send("are you there?")
+        await one.see("First.")
+        assert "session was deleted" not in one.screen

@@ -24,7 +24,14 @@ from jaato.protocol.commands import (
     SessionDetach,
     SessionStop,
 )
-from jaato.protocol.events import Event, MessageModel, SessionInfo, SessionUpdated, TurnCompleted
+from jaato.protocol.events import (
+    Event,
+    MessageModel,
+    SessionInfo,
+    SessionUpdated,
+    SystemMessage,
+    TurnCompleted,
+)
 from jaato.protocol.events.state import State
 from jaato.protocol.frames import Blob, History, Result, Said, Settled, Taken
 from jaato.protocol.messages import Media
@@ -102,6 +109,8 @@ class RemoteSession:
         """The text files that this client serves to tools of the session."""
         self.is_mode_switched = False
         """Whether its mode was switched since this client attached to it."""
+        self.is_deleted = False
+        """Whether it was deleted while this client watched it."""
         self._readers: list[Events] = []
         self._known = asyncio.Event()
         self._end: JaatoError | None = None
@@ -124,6 +133,8 @@ class RemoteSession:
     def on_event(self, event: Event) -> None:
         """Handle an event that the state already includes."""
         self.is_mode_switched |= isinstance(event, SessionUpdated) and event.switched
+        if isinstance(event, SystemMessage) and event.is_deleted:
+            self.is_deleted, self.watched = True, False
         if isinstance(event, SessionInfo):
             self.info = event
             self._known.set()

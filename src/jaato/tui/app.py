@@ -22,6 +22,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Input, TextArea
 
+from jaato.cli.arguments.values import is_command
 from jaato.errors import JaatoError
 from jaato.protocol.events import SessionInfo
 from jaato.protocol.events.state import State
@@ -253,6 +254,12 @@ class FullScreenClient(App[int], inherit_bindings=False):
             self.view.prompt.put_back(event.text)
             self._early = self.view.prompt.message
             self.notify("Not connected yet; the message is sent then, unless you change it.", markup=False)
+            return
+        if self.link.is_deleted and not is_command(event.text):
+            self.view.prompt.put_back(event.text)
+            self.notify(
+                self.names.fill("The session was deleted; {app.sessions} opens another one."), markup=False
+            )
             return
         if self.link.questions and event.text.strip().lower() in LIKE_ANSWERS:
             self.view.prompt.put_back(event.text)

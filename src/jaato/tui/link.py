@@ -133,14 +133,19 @@ class Link:
         return hasattr(self, "conversation")
 
     @property
+    def is_deleted(self) -> bool:
+        """Whether the session was deleted elsewhere."""
+        return self.is_open and self.session.is_deleted
+
+    @property
     def is_busy(self) -> bool:
         """Whether a turn runs."""
-        return self.is_open and self.conversation.is_busy
+        return self.is_open and self.conversation.is_busy and not self.is_deleted
 
     @property
     def questions(self) -> list[Question]:
         """The questions that wait."""
-        return list(self.session.state.questions.values()) if self.is_open else []
+        return list(self.session.state.questions.values()) if self.is_open and not self.is_deleted else []
 
     @property
     def unsent(self) -> list[tuple[str, list[Attachment]]]:
@@ -172,7 +177,7 @@ class Link:
         self.was_busy = self.is_busy and not self.client.in_process
         if self._following is not None:
             self._following.cancel()
-        if self.was_busy or not self.client.connected:
+        if self.was_busy or not self.client.connected or self.is_deleted:
             return  # the connection ends, and the turn goes on
         if self.is_busy:
             with suppress(JaatoError):
@@ -227,7 +232,7 @@ class Link:
         """Switch to another session. Raises `JaatoError`, and stays in the current one."""
         before = self.session
         await self._open(creation, session_id)
-        if before.id != self.session.id:
+        if before.id != self.session.id and not before.is_deleted:
             before.watched = False
             await self.client.ask(SessionDetach(session_id=before.id))
 
@@ -253,7 +258,9 @@ class Link:
         conversation = self.conversation
         conversation.state = self.session.state
         self._take_event(event)
-        if conversation.queued and conversation.outcome and not conversation.is_busy:
+        if self.is_deleted:
+            self.on_unsent(self.take_back_all())
+        elif conversation.queued and conversation.outcome and not conversation.is_busy:
             self._send_queued()
         activity = conversation.is_busy, len(self.questions)
         if activity != self._activity:
@@ -470,7 +477,7 @@ class Link:
 
     async def _resume(self) -> None:
         """Resume the session with the options of this client, once it is connected again."""
-        if self.creation is not None:
+        if self.creation is not None and not self.is_deleted:
             switched = self.session.is_mode_switched
             again = resume_command(self.creation, self.session.id, is_mode_switched=switched)
             with suppress(SessionBusy):  # another client has resumed it

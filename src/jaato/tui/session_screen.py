@@ -202,6 +202,8 @@ class SessionScreen(Screen[None]):
         link = self.link
         if link.state != "connected" or not link.is_open:
             return SLOW_TICK_S if link.state == "reconnecting" else TICK_S
+        if link.is_deleted:
+            return 0.0
         state = link.session.state
         if link.is_busy or any(map(is_working, state.agents.values())):
             return SLOW_TICK_S if link.questions else TICK_S
@@ -241,18 +243,22 @@ class SessionScreen(Screen[None]):
         working_s = None if self._worked_since is None else int(now - self._worked_since)
         state = link.session.state
         agent = state.agents.get(self.agent_id or state.root_agent_id)
-        warning = self.warning()
-        status = Status(
-            state, link.output.mode, working_s, link.state, warning, self._names.fill(self._hint()), agent
-        )
+        warning, hint = self.warning(), self._names.fill(self._hint())
+        connection = "deleted" if link.is_deleted else link.state
+        status = Status(state, link.output.mode, working_s, connection, warning, hint, agent)
         self.query_one(StatusLine).show(status)
-        self.area.set_busy(link.is_busy, bool(link.conversation.queued))
+        if link.is_deleted:
+            self.area.set_deleted()
+        else:
+            self.area.set_busy(link.is_busy, bool(link.conversation.queued))
 
     def _hint(self) -> str:
         if self.link.progress:
             return self.link.progress
         if self.link.state == "reconnecting" and self.link.start_server is not None:
             return "a message starts the server"
+        if self.link.is_deleted:
+            return "{app.sessions} sessions"
         if self.transcript.has_focus:
             return HINT_TASK if self.transcript.marked_task else HINT_BLOCK
         if not self.transcript.following:

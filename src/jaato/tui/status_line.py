@@ -88,7 +88,9 @@ class StatusLine(Widget):
     def _parts(self, status: Status) -> Iterator[Text]:
         state, agent = status.state, status.agent
         spinner = SPINNER[self._frame % len(SPINNER)]
-        if status.connection != "connected":
+        if status.connection == "deleted":
+            yield Text("deleted", "bold")
+        elif status.connection != "connected":
             yield Text(f"{spinner} {status.connection}", "bold")
         elif status.working_s is not None:
             yield Text(f"{spinner} {format_clock(status.working_s)}", "bold")

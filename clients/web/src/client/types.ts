@@ -1113,6 +1113,7 @@ export interface SystemMessage {
   readonly timestamp: string;
   readonly text: string;
   readonly level?: "error" | "info" | "warning";
+  readonly is_deleted?: boolean;
 }
 
 /** A message is in the log: it has opened a turn, or waits for the next pause. */

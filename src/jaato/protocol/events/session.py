@@ -192,3 +192,5 @@ class SystemMessage(Ephemeral, frozen=True, gc=False, kw_only=True, omit_default
 
     text: str
     level: Literal["info", "warning", "error"] = "info"
+    is_deleted: bool = False
+    """Whether the session was deleted, so that no event follows."""

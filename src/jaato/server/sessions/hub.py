@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from jaato.server.sessions.workspace_files import WorkspaceFiles
 
 LOG = logger("server")
-REMOVED = "This session was removed; there is nothing more to come."
 IDLE_AFTER_S = 300.0
 """How long a session without subscribers and work stays loaded."""
 
@@ -110,11 +109,11 @@ class Hub:
         """The number of events published since the start."""
         return self._closed_events + sum(room.ring.end for room in self.rooms.values())
 
-    def close_room(self, session_id: str, notice: str = "") -> None:
-        """Close a room, after a notice to its subscribers."""
+    def close_room(self, session_id: str, *, is_deleted: bool = False) -> None:
+        """Close a room, that of a deleted session after a notice to its subscribers."""
         if (room := self.rooms.pop(session_id, None)) is not None:
-            if notice:
-                room.publish_notice(notice, "warning")
+            if is_deleted:
+                room.publish_deletion()
             self._closed_events += room.ring.end
 
     # --- rooms ---------------------------------------------------------------------------------------------------
@@ -305,7 +304,7 @@ class Hub:
                 await anyio.to_thread.run_sync(self.store.delete, session_id)
             finally:
                 self.store.release(session_id)
-            self.close_room(session_id, REMOVED)
+            self.close_room(session_id, is_deleted=True)
         self.list_changed = True
 
     async def update(self, session_id: str, command: SessionUpdate) -> None:

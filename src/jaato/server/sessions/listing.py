@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 
 import msgspec
@@ -13,6 +14,8 @@ from jaato.errors import SessionNotFound
 from jaato.protocol.specs import SessionEntry
 from jaato.server.sessions.interrupted import InterruptedSessions, InterruptedStatus
 from jaato.server.sessions.session_pool import Live, works
+
+MAX_SUMMARY_CHARS = 400
 
 
 def entries(
@@ -67,7 +70,7 @@ def tools_of(live: Live) -> list[dict[str, object]]:
     return [
         {
             "name": tool.name,
-            "description": tool.spec.description.partition("\n")[0][:200],
+            "description": summarize_description(tool.spec.description),
             "enabled": tool.name not in session.state.disabled,
             "plugin": tool.plugin,
             "category": tool.spec.category,
@@ -76,6 +79,12 @@ def tools_of(live: Live) -> list[dict[str, object]]:
         }
         for tool in session.catalog
     ]
+
+
+def summarize_description(text: str) -> str:
+    """The first paragraph of a tool's description on one line, bounded, as every client of every session gets those of all
+    tools."""
+    return textwrap.shorten(text.strip().partition("\n\n")[0], MAX_SUMMARY_CHARS, placeholder=" …")
 
 
 def is_stored(store: Store, session_id: str) -> bool:

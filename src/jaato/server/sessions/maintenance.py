@@ -9,7 +9,7 @@ import anyio
 
 from jaato.errors import JaatoError, SessionNotFound
 from jaato.log import logger
-from jaato.server.sessions.hub import REMOVED, Hub
+from jaato.server.sessions.hub import Hub
 
 LOG = logger("server")
 SWEEP_S = 5.0
@@ -69,7 +69,7 @@ async def follow(hub: Hub) -> None:
                 try:
                     room.catch_up()
                 except SessionNotFound:
-                    hub.close_room(session_id, REMOVED)
+                    hub.close_room(session_id, is_deleted=True)
                 except JaatoError as error:
                     if troubled != str(error):
                         troubled = str(error)

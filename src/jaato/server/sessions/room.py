@@ -168,6 +168,11 @@ class Room:
         """Publish a notice."""
         self.publish(SystemMessage(**self._head(), text=text, level=level))
 
+    def publish_deletion(self) -> None:
+        """Publish that the session was deleted."""
+        text = "This session was removed; there is nothing more to come."
+        self.publish(SystemMessage(**self._head(), text=text, level="warning", is_deleted=True))
+
     def publish_config_error(self, error: JaatoError) -> None:
         """Publish that a new configuration is invalid."""
         self.publish_notice(f"The configuration cannot be read anew here: {error}", "warning")

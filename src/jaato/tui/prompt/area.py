@@ -28,10 +28,19 @@ SAVED = "What an editor has saved since its client was killed is the newest mess
 UNKEPT = "The draft cannot be kept for the next start: {}."
 DRAFT_S = 0.7
 """How long after the last key the draft is kept in its file."""
-BUSY_TITLE = " {prompt.send}: at the agent's next pause · {prompt.queue}: after the turn "
-QUEUED_TITLE = " {prompt.send}: at the agent's next pause · {prompt.take_back}: take the queued message back "
-LOW_BUSY_TITLE = "{prompt.send}: next pause · {prompt.queue}: turn's end"
-LOW_QUEUED_TITLE = "{prompt.take_back}: take the queued one back"
+BUSY_TITLES = (
+    " {prompt.send}: at the agent's next pause · {prompt.queue}: after the turn ",
+    "{prompt.send}: next pause · {prompt.queue}: turn's end",
+)
+QUEUED_TITLES = (
+    " {prompt.send}: at the agent's next pause · {prompt.take_back}: take the queued message back ",
+    "{prompt.take_back}: take the queued one back",
+)
+DELETED_TITLES = (
+    " The session was deleted · {app.sessions} opens another one ",
+    "deleted; {app.sessions}: sessions",
+)
+"""What the border of the prompt says, and without one the empty prompt."""
 
 
 class PromptArea(Vertical):
@@ -105,11 +114,21 @@ class PromptArea(Vertical):
         """Say what the keys do while the agent works; without room for a border, in the empty prompt."""
         prompt = self.prompt
         prompt.set_class(busy, "-working")
-        title = self._names.fill(QUEUED_TITLE if queued else BUSY_TITLE) if busy else ""
-        low_title = self._names.fill(LOW_QUEUED_TITLE if queued else LOW_BUSY_TITLE) if busy else ""
+        if busy:
+            self._set_title(*(QUEUED_TITLES if queued else BUSY_TITLES))
+        else:
+            self._set_title("", "")
+
+    def set_deleted(self) -> None:
+        """Say that the session takes no message any more."""
+        self.prompt.set_class(True, "-working")
+        self._set_title(*DELETED_TITLES)
+
+    def _set_title(self, title: str, low_title: str) -> None:
+        prompt, title = self.prompt, self._names.fill(title)
         if prompt.border_title != title:
             prompt.border_title = title
-        prompt.placeholder = low_title if self.screen.has_class("-low") else ""
+        prompt.placeholder = self._names.fill(low_title) if self.screen.has_class("-low") else ""
 
     def close(self) -> None:
         """Keep the draft, and stop what runs."""
