@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from msgspec import structs
+from rich.cells import cell_len
 from tests.tui.studio import call, say, studio
 
 from jaato.protocol.events import ToolCallEnd
 from jaato.protocol.events.state import AgentView, State
 from jaato.protocol.messages import ToolResult
+from jaato.protocol.specs import Plan, PlanStep
 from jaato.tui.agent_tabs import AgentTabs
 from jaato.tui.transcript.blocks import SPINNER, CallBlock
 from jaato.tui.transcript.conversation import Conversation
@@ -125,3 +129,47 @@ async def test_the_selected_tab_is_visible_on_a_narrow_terminal(work: Path) -> N
         await one.wait(lambda: "漢字4" in tabs.render().plain)
         await one.pilot.click(AgentTabs, offset=(14, 0))
         await one.wait(lambda: view.agent_id == "a3")
+
+
+async def test_agents_without_room_for_a_tab_are_counted(work: Path) -> None:
+    """Tabs are whole: of many agents those that fit are shown, how many are not, and the key that goes through all."""
+    async with studio(work, steps=[say("x")]) as one:
+        agents = one.app.link.session.state.agents
+        root = agents[one.app.view.agent_id]
+        for number in range(50):
+            agents[f"a{number}"] = structs.replace(root, id=f"a{number}", name=f"agent-{number}")
+        one.app.schedule_frame()
+        await one.see("agent-0", " F2 next")
+        tabs = one.app.view.query_one(AgentTabs)
+        for _ in range(51):
+            line = tabs.render().plain
+            shown = re.findall(r"main|agent-\d+(?= )", line)
+            assert line.endswith(f"+{51 - len(shown)} F2 next")
+            assert cell_len(line) <= 80
+            selected = one.app.view.agent_id
+            assert ("main" if selected == root.id else agents[selected].name) in shown
+            await one.press("f2")
+        for number in range(50):
+            del agents[f"a{number}"]
+
+
+async def test_the_current_step_of_a_long_plan_is_visible(work: Path) -> None:
+    """Also after the window was resized, and when a later step begins."""
+
+    def make_plan(current: int) -> Plan:
+        statuses = ["completed"] * current + ["in_progress"] + ["pending"] * (59 - current)
+        steps = [
+            PlanStep(str(at), f"step number {at}", cast("Any", status)) for at, status in enumerate(statuses)
+        ]
+        return Plan("p", "A long plan", steps, "active")
+
+    async with studio(work, steps=[say("x")], size=(120, 30)) as one:
+        root = one.app.link.session.state.agents[one.app.view.agent_id]
+        root.plan_id = "p"
+        for current in (40, 52, 3):
+            root.plans = {"p": make_plan(current)}
+            one.app.schedule_frame()
+            await one.see(f"▸ step number {current}", f"✓ step number {current - 1}")
+        root.plans = {"p": make_plan(40)}
+        await one.pilot.resize_terminal(120, 20)
+        await one.see("▸ step number 40")

@@ -11,7 +11,7 @@ from jaato.abc.store import Damaged, UsageRow
 from jaato.errors import ConfigError
 from jaato.protocol.messages import Usage
 from jaato.protocol.usage import AgentBegan, CallUsed, ReplyUsed, SummaryUsed, TurnUsed, UsageRecord
-from jaato.settings.budgets import price_text
+from jaato.settings.budgets import format_count, price_text
 
 Group = Literal["day", "session", "agent", "model", "tool"]
 GROUPS: tuple[Group, ...] = get_args(Group)
@@ -213,7 +213,7 @@ class UsageReport:
         if self.total.summaries:
             found.append(f"{self.total.summaries:,} of the model calls made summaries for compaction.")
         if self.total.unpriced_calls:
-            found.append(f"The price of {self.total.unpriced_calls:,} model calls is unknown.")
+            found.append(f"The price of {format_count(self.total.unpriced_calls, 'model call')} is unknown.")
         if self.damaged:
             places = ", ".join(f"event {one.seq} of {one.session_id}" for one in self.first_damaged)
             more = ", …" if self.damaged > len(self.first_damaged) else ""

@@ -15,6 +15,9 @@ from jaato.protocol.events.state import AgentView
 from jaato.tui.preferences import KeyNames
 from jaato.tui.transcript.blocks import SPINNER
 
+HINT_CELLS = 60
+"""Columns of a terminal on which a tab less leaves room for the key."""
+
 
 class AgentTabs(Widget):
     """A tab for each agent, with the spinner of each that works."""
@@ -54,25 +57,38 @@ class AgentTabs(Widget):
             self.refresh()
 
     def _labels(self) -> list[tuple[str, str]]:
-        """The tabs from the first one that leaves room for the selected one."""
+        """The whole tabs that fit, from the first one that leaves room for the selected one."""
         spinner = SPINNER[self._frame % len(SPINNER)]
         labels = [
             (agent_id, f" {spinner if mark == 'work' else mark} {name} ")
             for agent_id, name, mark in self._tabs
         ]
-        last = next((at for at, (agent_id, _) in enumerate(labels) if agent_id == self._selected), 0)
-        room, first = self.size.width - cell_len(labels[last][1]) if labels else 0, last
-        while first and (room := room - cell_len(labels[first - 1][1]) - 1) >= 0:
+        cells = [cell_len(label) + 1 for _, label in labels]
+        if sum(cells) <= self.size.width:
+            return labels
+        first = next((at for at, (agent_id, _) in enumerate(labels) if agent_id == self._selected), 0)
+        room, end = self.size.width - cells[first] - len(self._count_hidden(len(labels))), first + 1
+        while first and cells[first - 1] <= room:
             first -= 1
-        return labels[first:]
+            room -= cells[first]
+        while end < len(labels) and cells[end] <= room:
+            room -= cells[end]
+            end += 1
+        return labels[first:end]
+
+    def _count_hidden(self, number: int) -> str:
+        """How many agents have no tab that fits, and the key that goes through all."""
+        hint = self._hint if self.size.width >= HINT_CELLS or not number else ""
+        return f"{f'+{number}' if number else ''}{hint}"
 
     def render(self) -> Text:
         """The tabs in one line."""
         text = Text(no_wrap=True, end="", overflow="ellipsis")
-        for agent_id, label in self._labels():
+        labels = self._labels()
+        for agent_id, label in labels:
             text.append(label, "bold reverse" if agent_id == self._selected else "")
             text.append(" ")
-        text.append(self._hint, "dim")
+        text.append(self._count_hidden(len(self._tabs) - len(labels)), "dim")
         return text
 
     def on_click(self, event: Click) -> None:

@@ -9,6 +9,7 @@ from textual.strip import Strip
 from jaato.cli.output.console import one_line
 from jaato.protocol.events.state import State
 from jaato.protocol.specs import Plan
+from jaato.tui.lines_view import LinesView
 from jaato.tui.transcript.lines import add_prefix, clean, lay_out_words
 from jaato.tui.transcript.looks import Looks
 
@@ -56,3 +57,23 @@ def lay_out_plan(
             )
             found += add_prefix(text, f"{mark} ", "  ", marks.get(step.status, looks.dim))
     return found
+
+
+class PlanPanel(LinesView):
+    """Shows plans from where they stand: the current step is visible in a plan that is higher than the panel."""
+
+    def _lay_out_again(self) -> None:
+        super()._lay_out_again()
+        self.call_after_refresh(self._show_current)
+
+    def on_resize(self) -> None:
+        """Show the current step in the new height."""
+        super().on_resize()
+        self.call_after_refresh(self._show_current)
+
+    def _show_current(self) -> None:
+        """Scroll to the first step that is in progress, else to the first pending one, with those before it above."""
+        starts = [strip.text[:2] for strip in self._strips]
+        marks = [f"{STEP_MARKS[status]} " for status in ("in_progress", "pending")]
+        current = next((starts.index(mark) for mark in marks if mark in starts), 0)
+        self.scroll_to(y=max(0, current - self.size.height // 3), animate=False, force=True)
