@@ -30,7 +30,7 @@ from jaato.tui.driver import TerminalDriver, is_open_terminal
 from jaato.tui.link import HISTORY_PAGE, Connection, Link
 from jaato.tui.preferences import KeyNames, Preferences
 from jaato.tui.prompt.area import PromptArea
-from jaato.tui.prompt.completion import list_commands
+from jaato.tui.prompt.completion import find_action, list_commands
 from jaato.tui.prompt.editor import Prompt
 from jaato.tui.questions.dialogs import ConfirmDialog, Typed
 from jaato.tui.questions.panel import QuestionPanel
@@ -254,6 +254,10 @@ class FullScreenClient(App[int], inherit_bindings=False):
             self.view.prompt.put_back(event.text)
             self._early = self.view.prompt.message
             self.notify("Not connected yet; the message is sent then, unless you change it.", markup=False)
+            return
+        if action := find_action(event.text, self.link.session.state):
+            self.view.area.remember(event.text)
+            self.call_later(self.run_action, action)
             return
         if self.link.is_deleted and not is_command(event.text):
             self.view.prompt.put_back(event.text)

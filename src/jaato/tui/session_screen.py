@@ -15,7 +15,7 @@ from jaato.protocol.events.state import AgentView
 from jaato.tui.agent_tabs import AgentTabs, is_working
 from jaato.tui.lines_view import LinesView
 from jaato.tui.link import Link
-from jaato.tui.plans import NARROW, find_active_plans, lay_out_plan, summarize_plan
+from jaato.tui.plans import NARROW, PlanPanel, find_active_plans, lay_out_plan, summarize_plan
 from jaato.tui.preferences import KeyNames
 from jaato.tui.prompt.area import PromptArea
 from jaato.tui.prompt.editor import Prompt
@@ -28,6 +28,8 @@ from jaato.tui.transcript.widget import Transcript
 LOW_LINES, LOW_CELLS = 9, 400
 """A screen with fewer lines than the first number, and than the second one divided by its columns beside, is low."""
 
+MODES = ("ask", "accept-edits", "plan")
+"""The permission modes that a key goes through."""
 HINT_TASK, HINT_BLOCK = "{app.tasks} its output, Tab back", "{transcript.toggle} unfolds, Tab back"
 TICK_S, SLOW_TICK_S = 0.1, 1.0
 """How often spinners advance: while the agent works, and while the user, a lost server or a background task is waited for."""
@@ -67,7 +69,7 @@ class SessionScreen(Screen[None]):
         yield AgentTabs(self._names, id="tabs")
         with Horizontal(id="middle"):
             yield Transcript(id="transcript")
-            yield LinesView(id="plan")
+            yield PlanPanel(id="plan")
         yield PopupPanel(self._names, id="popup")
         yield LinesView(id="planline")
         yield QuestionPanel(self._names, id="questions")
@@ -104,6 +106,13 @@ class SessionScreen(Screen[None]):
         """Show the keys of what has the focus now; the panel of an answered question is hidden as it loses the focus."""
         self.set_class(self.questions.display, "-asked")
         self.draw_status()
+
+    def action_next_mode(self) -> None:
+        """Switch the session to the next permission mode."""
+        if self.link.is_open:
+            mode = self.link.output.mode
+            following = MODES[(MODES.index(mode) + 1) % len(MODES)] if mode in MODES else MODES[0]
+            self.link.start(self.link.submit(f"/mode {following}"))
 
     # --- agents --------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from textual.widgets import TextArea
 
 from jaato.cli.arguments.values import Attachment
 from jaato.cli.output.console import one_line
+from jaato.cli.repl.slash_commands import ALIASES
 from jaato.protocol.events import SessionInfo
 from jaato.protocol.events.state import State
 from jaato.tui.preferences import KeyNames
@@ -70,6 +71,8 @@ class PromptArea(Vertical):
         self._known = known
         self._names = names
         self._draft_timer: asyncio.TimerHandle | None = None
+        self._closed_at = ""
+        """The text with which the user has closed the completions."""
         self._files: list[str] | None = None
         self._stop_listing = threading.Event()
         self._listing: asyncio.Task[None] | None = None
@@ -81,7 +84,9 @@ class PromptArea(Vertical):
     def compose(self) -> ComposeResult:
         """The completions and the editor."""
         yield Choices(id="choices")
-        yield Prompt(self.history, self.attachments, self._state_dir, id="prompt")
+        prompt = Prompt(self.history, self.attachments, self._state_dir, id="prompt")
+        prompt.take_choice = self._take_on_send
+        yield prompt
 
     def on_mount(self) -> None:
         """Show the draft; a key that the user has bound is no longer the editor's."""
@@ -228,6 +233,23 @@ class PromptArea(Vertical):
             case "close":
                 self.choices.offer(None)
                 self.prompt.completing = False
+                self._closed_at = self.prompt.text
+
+    def _take_on_send(self) -> bool:
+        """Take the completion that was marked with a key, or that of a command of which only the beginning is typed; whether
+        there was one."""
+        text = self.prompt.text
+        if text == self._closed_at or not (self.prompt.completing or text.startswith("/")):
+            return False
+        self._complete()  # several keys may have come in one moment
+        completion = self.choices.completion
+        if completion is None:
+            return False
+        is_whole = text[1:] in ALIASES or any(choice.text == text for choice in completion.choices)
+        is_begun = text.startswith("/") and completion.length == len(text) and not is_whole
+        if is_taken := is_begun or self.choices.is_moved:
+            self.on_choices_chosen()
+        return is_taken
 
     def on_choices_chosen(self) -> None:
         """Take the completion that is marked."""

@@ -29,6 +29,8 @@ class Choices(Widget):
         self.completion: Completion | None = None
         self._at = 0
         self._first = 0
+        self.is_moved = False
+        """Whether the user has marked another one than the first."""
 
     @property
     def current(self) -> Choice | None:
@@ -46,7 +48,7 @@ class Choices(Widget):
             completion = None
         if completion == self.completion:
             return
-        self.completion, self._at, self._first = completion, 0, 0
+        self.completion, self._at, self._first, self.is_moved = completion, 0, 0, False
         self.display = completion is not None
         self.refresh(layout=True)
 
@@ -54,6 +56,7 @@ class Choices(Widget):
         """Mark another completion."""
         if self.completion is not None:
             self._at = (self._at + by) % len(self.completion.choices)
+            self.is_moved = True
             self._first = min(max(self._first, self._at - self._shown + 1), self._at)
             self.refresh()
 

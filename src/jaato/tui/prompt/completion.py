@@ -18,6 +18,14 @@ from jaato.protocol.events.state import State
 MAX_SHOWN = 8
 MAX_FILES = 50_000
 LIST_S = 5.0
+CLIENT_COMMANDS = {
+    "theme": ("choose colours, light or dark", "change_theme"),
+    "keys": ("show all keys", "open('keys')"),
+    "search": ("search in the conversation", "open('search')"),
+    "history": ("search in messages sent before", "open('history')"),
+    "mouse": ("give the mouse to the terminal, or take it", "mouse"),
+}
+"""Commands of this client alone: their meaning, and the application's action."""
 AT_WORD = re.compile(r"(?:^|(?<=\s))@([^\s@]*)$")
 
 
@@ -58,13 +66,22 @@ def complete_command(line: str, state: State, info: SessionInfo | None) -> Compl
 
 def list_commands(state: State) -> list[Choice]:
     """The client's commands and those of the session."""
+    known = {command.name for command in state.commands}
     own = [Choice(f"/{name}", text) for name, (text, _) in COMMANDS.items()]
+    own += [Choice(f"/{name}", text) for name, (text, _) in CLIENT_COMMANDS.items() if name not in known]
     others = [
         Choice(f"/{one_line(command.name, 100)}", one_line(command.description, 200))
         for command in state.commands
         if command.name not in COMMANDS
     ]
     return [*own, *others]
+
+
+def find_action(text: str, state: State) -> str:
+    """The action of a text that is a command of this client alone; empty for any other."""
+    name = text.removeprefix("/")
+    is_other = name == text or any(command.name == name for command in state.commands)
+    return "" if is_other or name not in CLIENT_COMMANDS else CLIENT_COMMANDS[name][1]
 
 
 def complete_file(line: str, files: Sequence[str]) -> Completion | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from textual import events
@@ -41,6 +41,7 @@ class Prompt(TextField):
         Binding("pagedown", "app.scroll(1)", "Scroll down", show=False),
         Binding("tab", "app.answer", "To the question, or the conversation", show=False, id="prompt.leave"),
         Binding("ctrl+t", "submit(True)", "Queue until the turn's end", show=False, id="prompt.queue"),
+        Binding("shift+tab", "screen.next_mode", "Next permission mode", show=False, id="prompt.mode"),
         Binding("ctrl+g", "edit", "Write in your editor", show=False, id="prompt.edit"),
         Binding("alt+up", "app.take_back", "Take a queued one back", show=False, id="prompt.take_back"),
     ]
@@ -86,6 +87,8 @@ class Prompt(TextField):
         self._state_dir = state_dir
         self.completing = False
         """Whether completions are shown, which some keys move."""
+        self.take_choice: Callable[[], bool] = lambda: False
+        """Takes the marked completion where the key that sends does; returns whether it has."""
         self._pastes = Pastes()
         self._editor: ExternalEditor | None = None
         """The user's own editor, while the message is in it."""
@@ -167,7 +170,9 @@ class Prompt(TextField):
                 await self.run_action("app.quit")
 
     def action_send(self) -> None:
-        """Send the message; after a backslash begin a line."""
+        """Send the message; after a backslash begin a line, and take a completion that is chosen."""
+        if self.take_choice():
+            return
         row, column = self.cursor_location
         line = self.document.get_line(row)
         if line[:column].endswith("\\"):

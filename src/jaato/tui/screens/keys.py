@@ -36,6 +36,7 @@ KEYS: Mapping[str, Sequence[tuple[str, str]]] = {
         ("{app.stop}", "stop the agent; the draft stays"),
         ("{app.interrupt}", "stop, or empty the prompt; twice leaves"),
         ("Ctrl+D", "leave (empty prompt); the turn continues"),
+        ("{prompt.mode}", "next permission mode: ask, accept-edits, plan"),
         ("{app.next_agent}", "next agent"),
         ("{app.sessions}", "sessions"),
         ("{app.plans}", "the plans of all agents"),
