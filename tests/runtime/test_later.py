@@ -11,9 +11,10 @@ import pytest
 from tests.kit import call, plan, runtime, say
 
 from jaato.plugins import BUILTIN
+from jaato.plugins.todo import TodoPlugin
 from jaato.protocol.messages import ToolResult
 from jaato.runtime.plugins.lazy import MANIFESTS, LazyPlugin, load_manifests
-from jaato.runtime.plugins.registry import PluginRegistry
+from jaato.runtime.plugins.registry import PluginHost, PluginRegistry
 
 
 def test_what_is_known_is_what_the_code_declares(tmp_path: Path) -> None:
@@ -39,6 +40,25 @@ def test_what_is_known_is_what_the_code_declares(tmp_path: Path) -> None:
             ):
                 assert getattr(known, aspect) == getattr(tool, aspect), (tool.name, aspect)
     registry.shutdown()
+
+
+def test_a_plugin_made_at_once_declares_what_is_known_of_it(tmp_path: Path) -> None:
+    """A built-in plugin that is made at its exposure takes its declarations from the file; a class that a program
+    derives from it has those of its code."""
+
+    class Derived(TodoPlugin):
+        """Plans of a program."""
+
+    known = {one.spec.name: one.spec for one in load_manifests()["todo"].tools}
+    for kind, is_known in ((TodoPlugin, True), (Derived, False)):
+        registry = PluginRegistry(workspace=tmp_path)
+        registry.register_plugin(kind(PluginHost(registry, {})), expose=True)
+        toolset = registry.toolset("todo")
+        assert toolset is not None
+        specs = {one.name: one.spec for one in toolset.tools}
+        assert specs == known
+        assert all((specs[name] is spec) == is_known for name, spec in known.items())
+        registry.shutdown()
 
 
 def test_exposing_everything_imports_no_plugin(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, overload
 
 import msgspec
@@ -88,6 +89,13 @@ class RemoteTool(Protocol):
     async def complete_all(self, tools: Sequence[Tool]) -> dict[str, ToolError]:
         """Load the parameters of tools with the same key; returns the errors by tool name."""
         ...
+
+
+class Declaration(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a tool declares: its `spec`, and `checked`, the schema of its arguments (`Tool.checked`)."""
+
+    spec: ToolSpec
+    checked: dict[str, Any] | None = None
 
 
 class Tool(msgspec.Struct, eq=False):
@@ -196,8 +204,11 @@ def options_of(function: Callable[..., Any]) -> ToolOptions | None:
     return getattr(inspect.unwrap(function), MARK, None)
 
 
-def tool_from(function: Callable[..., Any], plugin: str = "") -> Tool:
-    """A tool from a function or bound method, marked or not. Raises `PluginError` when it cannot be one."""
+def tool_from(
+    function: Callable[..., Any], plugin: str = "", known: Mapping[str, Declaration] = MappingProxyType({})
+) -> Tool:
+    """A tool from a function or bound method, marked or not; its declaration is taken from `known` where its name is
+    there. Raises `PluginError` when it cannot be one."""
     options = options_of(function) or ToolOptions()
     name = options.name or str(getattr(function, "__name__", type(function).__name__))
     if not WIRE_NAME.fullmatch(name):
@@ -207,23 +218,13 @@ def tool_from(function: Callable[..., Any], plugin: str = "") -> Tool:
         raise PluginError(
             f"The tool {name} is a generator: give the whole result, and show progress with call.output."
         )
-    struct, _ = arguments_struct(plain_function)
-    checked = options.parameters or schema_of(struct)
-    spec = ToolSpec(
-        name=name,
-        description=inspect.cleandoc(inspect.getdoc(function) or "").strip(),
-        parameters=options.parameters or compact(checked),
-        category=options.category,
-        discoverability="core" if options.core else "discoverable",
-        access=options.access,
-        examples=list(options.examples),
-    )
+    declared = known.get(name) or declare(function, name, options)
     return Tool(
-        spec=spec,
+        spec=declared.spec,
         run=ArgumentBinder(function).run,
         is_async=inspect.iscoroutinefunction(plain_function),
         plugin=plugin,
-        checked=checked,
+        checked=declared.checked,
         aliases=options.aliases,
         background_after_s=options.background_after_s,
         timeout_s=options.timeout_s,
@@ -237,6 +238,22 @@ def tool_from(function: Callable[..., Any], plugin: str = "") -> Tool:
         reaches=method_of(function, options.reaches),
         previews=method_of(function, options.previews),
     )
+
+
+def declare(function: Callable[..., Any], name: str, options: ToolOptions) -> Declaration:
+    """The declaration that a function's docstring and signature make. Raises `PluginError`."""
+    struct, _ = arguments_struct(unwrap_function(function))
+    checked = options.parameters or schema_of(struct)
+    spec = ToolSpec(
+        name=name,
+        description=inspect.cleandoc(inspect.getdoc(function) or "").strip(),
+        parameters=options.parameters or compact(checked),
+        category=options.category,
+        discoverability="core" if options.core else "discoverable",
+        access=options.access,
+        examples=list(options.examples),
+    )
+    return Declaration(spec, checked)
 
 
 def method_of(function: Callable[..., Any], name: str | None) -> Any:
@@ -278,12 +295,14 @@ def unwrap_function(function: Callable[..., Any]) -> Callable[..., Any]:
     return function if inspect.isroutine(function) else type(function).__call__
 
 
-def tools_of(plugin: object, name: str) -> list[Tool]:
-    """The tools of a native plugin, in the order they are written."""
+def tools_of(
+    plugin: object, name: str, known: Mapping[str, Declaration] = MappingProxyType({})
+) -> list[Tool]:
+    """The tools of a native plugin, in the order they are written; `known` as in `tool_from`."""
     methods = [
         getattr(plugin, attribute)
         for kind in reversed(type(plugin).__mro__)
         for attribute, member in vars(kind).items()
         if callable(member) and options_of(member) is not None
     ]
-    return [tool_from(method, name) for method in methods]
+    return [tool_from(method, name, known) for method in methods]

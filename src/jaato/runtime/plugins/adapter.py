@@ -6,6 +6,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -38,7 +39,7 @@ from jaato.runtime.plugins.validation import (
 from jaato.tools.call import CURRENT, Call, replace_surrogates, to_plain_value
 from jaato.tools.catalog import wire_name
 from jaato.tools.schema import Validator
-from jaato.tools.tool import Rename, Tool, tools_of
+from jaato.tools.tool import Declaration, Rename, Tool, tools_of
 
 ALWAYS = Enrichment()
 
@@ -85,13 +86,16 @@ def requirements(plugin: object) -> list[str]:
     return take_at_most(asked(), MAX_TOOLS, "Model requirements:") if asked else []
 
 
-def adapt(plugin: object, name: str | None = None) -> Toolset:
-    """The record of an initialised plugin, under this name. Raises `PluginError` for a declaration that cannot be used."""
+def adapt(
+    plugin: object, name: str | None = None, known: Mapping[str, Declaration] = MappingProxyType({})
+) -> Toolset:
+    """The record of an initialised plugin, under this name; `known` has declarations of its methods by the names of their
+    tools. Raises `PluginError` for a declaration that cannot be used."""
     name = name or plugin_name(plugin)
     toolset = Toolset(name, plugin)
     if isinstance(plugin, Plugin):
         offered = take_at_most(plugin.offered(), MAX_TOOLS, f"The plugin {name} offers tools;")
-        toolset.tools = check_tools([*tools_of(plugin, name), *offered], name)
+        toolset.tools = check_tools([*tools_of(plugin, name, known), *offered], name)
         toolset.instructions = plugin.instructions
         toolset.commands = {command.name: (command, run) for command, run in plugin.user_commands().items()}
     else:

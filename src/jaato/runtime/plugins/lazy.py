@@ -15,21 +15,20 @@ import msgspec
 import jaato.plugins
 from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult, UserCommand
 from jaato.errors import PluginError
-from jaato.protocol.specs import SandboxAccess, ToolSpec
+from jaato.plugins import BUILTIN
+from jaato.protocol.specs import SandboxAccess
 from jaato.runtime.plugins.adapter import Toolset, ToolsetSource
 from jaato.tools.call import Call
-from jaato.tools.tool import Tool
+from jaato.tools.tool import Declaration, Tool
 from jaato.typed_decoding import decode_json
 
 MANIFESTS = Path(jaato.plugins.__file__).with_name("known.json")
 """What the built-in plugins declare; `make docs` writes it, and a test compares it with the code."""
 
 
-class KnownTool(msgspec.Struct, frozen=True, omit_defaults=True):
+class KnownTool(Declaration, frozen=True, omit_defaults=True):
     """A tool as its plugin declares it: `Tool` without what runs."""
 
-    spec: ToolSpec
-    checked: dict[str, Any] | None = None
     aliases: dict[str, dict[str, str]] = {}
     is_async: bool = False
     background_after_s: float | None = None
@@ -166,6 +165,15 @@ class LazyPlugin(ToolsetSource):
 def load_manifests() -> dict[str, PluginManifest]:
     """What every built-in plugin that can wait declares, by name."""
     return decode_json(MANIFESTS.read_bytes(), dict[str, PluginManifest])
+
+
+def known_declarations(plugin: Any, name: str) -> dict[str, Declaration]:
+    """What the methods of a built-in plugin declare, by the names of their tools; empty for another plugin."""
+    kind = type(plugin)
+    if BUILTIN.get(name) != f"{kind.__module__}:{kind.__qualname__}":
+        return {}
+    known = load_manifests().get(name)
+    return {tool.spec.name: tool for tool in known.tools} if known is not None else {}
 
 
 def can_defer(builtin: Builtin, workspace: Path, services: Mapping[str, Any]) -> PluginManifest | None:

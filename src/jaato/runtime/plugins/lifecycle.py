@@ -20,7 +20,7 @@ from jaato.runtime.plugins.isolation import (
     run_bounded,
     short_message,
 )
-from jaato.runtime.plugins.lazy import Builtin, LazyPlugin
+from jaato.runtime.plugins.lazy import Builtin, LazyPlugin, known_declarations
 from jaato.runtime.plugins.validation import plugin_name, require_sync
 from jaato.tools.catalog import Catalog
 from jaato.tools.tool import Tool
@@ -228,7 +228,11 @@ class PluginLoader:
             meet = optional(plugin, "set_plugin_registry")
             if meet:
                 meet(self._registry)
-            toolset = plugin.toolset() if isinstance(plugin, ToolsetSource) else adapt(plugin, name)
+            toolset = (
+                plugin.toolset()
+                if isinstance(plugin, ToolsetSource)
+                else adapt(plugin, name, known_declarations(plugin, name))
+            )
             toolset.foreign = foreign
             wire(toolset)
             return toolset

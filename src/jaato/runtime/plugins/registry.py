@@ -16,7 +16,7 @@ from jaato.runtime.enrichment import enrich_prompt, enrichers
 from jaato.runtime.plugins.adapter import Toolset, adapt, enriching, executors_of, requirements, schemas_of
 from jaato.runtime.plugins.discovery import Modules, find, instance
 from jaato.runtime.plugins.isolation import BROKEN, short_message
-from jaato.runtime.plugins.lazy import Builtin, LazyPlugin, can_defer
+from jaato.runtime.plugins.lazy import Builtin, LazyPlugin, can_defer, known_declarations
 from jaato.runtime.plugins.lifecycle import (
     LOADING_S,
     ByHand,
@@ -137,7 +137,8 @@ class PluginRegistry:
     def _load_lazy(self, load: Builtin) -> Toolset:
         """A plugin that was waiting, now that it is needed."""
         try:
-            toolset = adapt(instance(load(), PluginHost(self, MappingProxyType({}))))
+            plugin = instance(load(), PluginHost(self, MappingProxyType({})))
+            toolset = adapt(plugin, load.name, known_declarations(plugin, load.name))
             self._wire(toolset)
         except BROKEN as error:
             self.report(load.name, f"cannot be loaded: {type(error).__name__}: {error}")
