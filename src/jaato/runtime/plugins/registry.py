@@ -79,6 +79,7 @@ class PluginRegistry:
         self.watchers = ChangeListeners()
         self._exposed: dict[str, Toolset] = {}
         self._enrichment_only: dict[str, Toolset] = {}
+        self._everyone: tuple[Toolset, ...] = ()
         self._skipped: list[str] = []
 
     def discover(self, plugin_kind: str = "tool") -> list[str]:
@@ -177,6 +178,7 @@ class PluginRegistry:
             message = str(error) if foreign else f"{type(error).__name__}: {short_message(error)}"
             raise PluginError(f"The plugin {name!r} cannot be exposed: {message}") from error
         self._exposed[name] = toolset
+        self._list_everyone()
         self.watchers.notify()
         return True
 
@@ -201,6 +203,7 @@ class PluginRegistry:
         """Take a plugin's tools away and shut it down; an unknown name does nothing."""
         self._enrichment_only.pop(name := self._own_names.get(name, name), None)
         toolset = self._exposed.pop(name, None)
+        self._list_everyone()
         if toolset is not None:
             self.catalog.remove(toolset.tools)
             release(toolset.plugin, toolset.name, foreign=toolset.foreign)
@@ -236,12 +239,14 @@ class PluginRegistry:
             return
         if self._supports_model(plugin, name):
             self._enrichment_only[name] = toolset = enriching(plugin)
+            self._list_everyone()
             self._wire(toolset)
 
     def add_toolset(self, toolset: Toolset) -> None:
         """Expose tools that belong to no plugin, such as functions of the embedding program."""
         self.catalog.add(toolset.tools)
         self._exposed[toolset.name] = toolset
+        self._list_everyone()
         self.watchers.notify()
 
     def renew(self, name: str, old: list[Tool], new: list[Tool]) -> None:
@@ -320,12 +325,17 @@ class PluginRegistry:
         """The prompt after every subscriber has seen what the one before made of it; a failing one is passed over."""
         return enrich_prompt(prompt, enrichers(self.everyone()), self.workspace)
 
-    def everyone(self) -> list[Toolset]:
+    def everyone(self) -> tuple[Toolset, ...]:
         """The records of all plugins that were asked in, those that only enrich prompts too."""
-        return [*self._exposed.values(), *self._enrichment_only.values()]
+        return self._everyone
+
+    def _list_everyone(self) -> None:
+        """Bring `everyone` up to date: it is read for each turn and each call."""
+        self._everyone = (*self._exposed.values(), *self._enrichment_only.values())
 
     def shutdown(self) -> None:
         """Let go of every plugin, each once."""
+        self.catalog.remove([tool for toolset in self._exposed.values() for tool in toolset.tools])
         for name in [*self._exposed, *self._enrichment_only]:
             self.unexpose_tool(name)
         if (sandbox := self.services.get("sandbox")) is not None:
