@@ -72,10 +72,17 @@ def flush_files() -> None:
     """Write what is in the buffers of files that are still open, such as the log of a plugin."""
     import gc
     from io import BufferedRandom, BufferedWriter, TextIOWrapper
+    from itertools import compress
     from stat import S_ISREG
 
-    kinds = (TextIOWrapper, BufferedWriter, BufferedRandom)
-    for file in [one for one in gc.get_objects() if issubclass(type(one), kinds)]:  # runs no code of it
+    kinds: list[type] = [TextIOWrapper, BufferedWriter, BufferedRandom]
+    for kind in kinds:  # which grows
+        kinds += type.__subclasses__(kind)
+    ids = set(map(id, kinds))
+    objects = gc.get_objects()
+    for file in compress(
+        objects, map(ids.__contains__, map(id, map(type, objects)))
+    ):  # runs no code of theirs
         try:
             if S_ISREG(os.fstat(file.fileno()).st_mode):  # a pipe might block
                 file.flush()
