@@ -106,6 +106,8 @@ def collect_configured_values(settings: Settings, workspace: Path | None) -> dic
         for values in tables_in(path, within):
             filled = {
                 key: VARIABLE.sub(lambda one: value_of(one, settings.environ) or "", value)
+                if "$" in value  # else the pattern need not be compiled
+                else value
                 for key, value in values.items()
             }
             for name, value in find_configured_secrets(filled).items():

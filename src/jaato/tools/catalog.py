@@ -61,7 +61,7 @@ def wire_name(name: str) -> str:
 
 def other_names(tool: Tool) -> list[str]:
     """The names a tool is found by beside its own; a tool of that very name comes before them."""
-    return [*tool.aliases, *([tool.original_name] if tool.original_name is not None else [])]
+    return list(tool.aliases) if tool.original_name is None else [*tool.aliases, tool.original_name]
 
 
 def claim_name(name: str, tool: Tool, taken: Tool | None) -> None:
@@ -87,7 +87,7 @@ class NameAllocator:
         name = self._name_for(tool)
         if name is None:
             return
-        if name != tool.name:
+        if name != tool.spec.name:
             self.renamed.append((tool, name))
         claim_name(name, tool, self.tools.get(name))
         self.tools[name] = tool
@@ -100,7 +100,8 @@ class NameAllocator:
 
     def _name_for(self, tool: Tool) -> str | None:
         """Under which name a tool can be known; None for none."""
-        name, rival = tool.name, self.tools.get(tool.name)
+        name = tool.spec.name
+        rival = self.tools.get(name)
         if rival is None or rival is tool:
             return name if tool.fallback is None or name not in self.others else self._spare(tool, name)
         if rival.fallback is not None and (tool.fallback is None or rival.fallback != name):

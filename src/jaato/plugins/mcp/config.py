@@ -118,6 +118,9 @@ class ServerEntry(msgspec.Struct):
     bearer_token_env_var: str = ""
 
 
+FIELD_KEYS = {field: SPELLINGS.get(field, (field,)) for field in ServerEntry.__struct_fields__}
+
+
 class ServerConfig(SourceConfig, frozen=True, kw_only=True):
     """One server as written, its `${VAR}` not filled in (`expand_variables` does that, for a trusted server only).
 
@@ -153,9 +156,8 @@ class ServerConfig(SourceConfig, frozen=True, kw_only=True):
             raise Malformed('must be an object such as {"command": "npx", "args": ["-y", "package"]}')
         check_shape(entry)
         kind = kind_of(entry)
-        spellings = {field: SPELLINGS.get(field, (field,)) for field in ServerEntry.__struct_fields__}
         given = convert_entry(
-            {field: first(entry, keys, None) for field, keys in spellings.items()}, ServerEntry
+            {field: first(entry, keys, None) for field, keys in FIELD_KEYS.items()}, ServerEntry
         )
         timeout_s = given.timeout / 1000 if given.timeout >= 1000 else given.timeout
         written = [scope, "" if scope == "user" else str(origin), name]

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from jaato.errors import ConfigError
-from jaato.lazy_pattern import lazy_pattern
 from jaato.tools.call import replace_surrogates
 from jaato.tools.filesystem.atomic import read_bounded, write_private
 from jaato.tools.schema import depth_within
@@ -23,7 +22,6 @@ MAX_ENTRY_BYTES = 262_144
 MAX_NAME_CHARS = 256
 MAX_INSTRUCTIONS_CHARS = 20_000
 MAX_DEPTH = 100
-DIGEST = lazy_pattern(r"[0-9a-f]{64}")
 
 
 class ToolEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -87,7 +85,7 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 def path_of(cache_dir: Path, digest: str) -> Path:
     """Where the manifest of a configuration is kept. Raises ValueError for what is no digest."""
-    if not DIGEST.fullmatch(digest):
+    if len(digest) != 64 or not digest.isascii() or not digest.isalnum():
         raise ValueError(f"{digest[:80]!r} is no digest")
     return cache_dir / "mcp" / f"{digest}.json"
 

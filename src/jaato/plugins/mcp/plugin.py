@@ -27,7 +27,6 @@ from jaato.tools.catalog import MAX_DECLARED, wire_name
 from jaato.tools.host_services import service_of, trust_of
 from jaato.tools.invisible_text import escape_all
 from jaato.tools.processes.sandbox.sandbox import sandbox_of
-from jaato.tools.remote.refresh import START_WITHIN_S
 from jaato.tools.remote.sources import host_context
 from jaato.tools.tool import Tool, tool
 
@@ -385,6 +384,7 @@ def result_of(start: Future[str]) -> str:
 async def list_first_time(server: ServerSupervisor) -> str:
     """Start a server, so that it lists its tools; returns its failure, empty when it has listed them."""
     from jaato.plugins.mcp.pool import fetch_manifest
+    from jaato.tools.remote.refresh import START_WITHIN_S
 
     name = server.setting.config.name
     try:

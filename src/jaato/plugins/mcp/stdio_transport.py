@@ -96,6 +96,7 @@ class MessageReader:
         self._lines = RateLimiter(LINES_A_SECOND, LINES_A_SECOND)
         self._unasked = RateLimiter(MAX_NOTIFICATIONS_PER_S, MAX_NOTIFICATIONS_PER_S)
         self._reads_left = math.inf
+        self._has_waited = False
         self._waiting = anyio.CancelScope()
         self._parts: list[bytes] = []
         self._held = self._junk = 0
@@ -107,8 +108,9 @@ class MessageReader:
             while (data := await self._read()) and self._junk <= JUNK_BYTES:
                 if not self._discards:
                     await self._take(data)
-                lines_s = self._lines.wait_s(data.count(b"\n"))
-                await anyio.sleep(max(lines_s, self._bytes.wait_s(len(data))))
+                pause_s = max(self._lines.wait_s(data.count(b"\n")), self._bytes.wait_s(len(data)))
+                if pause_s or not self._has_waited:  # a server that never lets us wait gives way to others
+                    await anyio.sleep(pause_s)
             if self._junk > JUNK_BYTES:
                 self._log.note(f"printed {JUNK_BYTES >> 20} MB that are no messages and was given up")
         finally:
@@ -126,6 +128,7 @@ class MessageReader:
         self.messages.close()
 
     async def _read(self) -> bytes:
+        self._has_waited = False
         while self._reads_left > 0:
             self._reads_left -= 1
             try:
@@ -135,6 +138,7 @@ class MessageReader:
                     break
                 with anyio.CancelScope() as self._waiting:
                     await anyio.wait_readable(self._fd)
+                self._has_waited = True
             except OSError:
                 break
         return b""

@@ -41,18 +41,20 @@ def access_of(config: ServerConfig) -> Access:
 def tools_from(config: ServerConfig, manifest: Manifest, run: Run) -> list[Tool]:
     """The tools of a manifest; two with the same name, or the same wire name, are both left out."""
     made = [make_tool(config, entry, run) for entry in manifest.tools]
-    counts = Counter(tool.name for tool in made)
-    return [tool for tool in made if counts[tool.name] == 1]
+    counts = Counter([tool.spec.name for tool in made])
+    return [tool for tool in made if counts[tool.spec.name] == 1]
 
 
 def names_of(tools: Iterable[Tool]) -> set[str]:
     """Every name of these tools."""
-    return {name for tool in tools for name in (tool.name, *other_names(tool))}
+    return {name for tool in tools for name in (tool.spec.name, *other_names(tool))}
 
 
 def drop_name_conflicts(tools: list[Tool], taken: Set[str]) -> list[Tool]:
     """The tools without a name that another server has too: names of servers and tools may contain two underscores."""
-    return [tool for tool in tools if taken.isdisjoint((tool.name, *other_names(tool)))]
+    if taken.isdisjoint(names_of(tools)):
+        return tools
+    return [tool for tool in tools if taken.isdisjoint(names_of([tool]))]
 
 
 def make_tool(config: ServerConfig, entry: ToolEntry, run: Run) -> Tool:
@@ -86,6 +88,8 @@ def describe(entry: ToolEntry) -> str:
     text = entry.description.strip() or entry.title.strip() or entry.name
     if len(text) > MAX_DESCRIPTION_CHARS:
         text = text[:MAX_DESCRIPTION_CHARS] + "…"
+    if not entry.annotations:
+        return text
     hints = [words for key, value, words in HINTS if entry.annotations.get(key) is value]
     return f"{text}\n(By its server's word it {', '.join(hints)}.)" if hints else text
 

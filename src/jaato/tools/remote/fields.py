@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar
@@ -42,10 +43,10 @@ class JsonObject(dict[str, Any]):
     def __init__(self, pairs: Iterable[tuple[str, Any]] = ()) -> None:
         given = list(pairs)
         super().__init__(given)
-        names = [name for name, _ in given]
-        self.duplicates = (
-            {name for name in names if names.count(name) > 1} if len(self) < len(names) else set()
-        )
+        self.duplicates: set[str] = set()
+        if len(self) < len(given):
+            counts = Counter(name for name, _ in given)
+            self.duplicates = {name for name, times in counts.items() if times > 1}
 
 
 class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
