@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
+from jaato.abc.plugin import Plugin
 from jaato.plugins import BUILTIN
 from jaato.protocol.codec import encode
 from jaato.runtime.plugins.adapter import Toolset, adapt, requirements
-from jaato.runtime.plugins.lazy import Builtin, manifest_of
+from jaato.runtime.plugins.lazy import Builtin, KnownTool, PluginManifest, copy_fields
 from jaato.runtime.plugins.lifecycle import PluginHost
 from jaato.runtime.plugins.registry import PluginRegistry
 from jaato.tools.catalog import CATEGORY_TEXTS
@@ -57,6 +58,27 @@ def known_file() -> str:
         if (entry := manifest_of(toolset, toolset.plugin, requirements(toolset.plugin)))
     }
     return msgspec.json.format(msgspec.json.encode(known), indent=1).decode() + "\n"
+
+
+def manifest_of(toolset: Toolset, plugin: Plugin, requirements: list[str]) -> PluginManifest | None:
+    """What to write down of an exposed plugin; None when it cannot wait."""
+    if toolset.background is not None:
+        return None
+    tools = [
+        KnownTool(
+            **copy_fields(tool),
+            aliases={alias: dict(rename) for alias, rename in tool.aliases.items()},
+            examines=tool.examines is not None,
+            reaches=tool.reaches is not None,
+            previews=tool.previews is not None,
+        )
+        for tool in toolset.tools
+    ]
+    commands = [command for command, _ in toolset.commands.values()]
+    enrichment = toolset.enrichment if toolset.enrich is not None else None
+    return PluginManifest(
+        tools, commands, toolset.instructions, requirements, list(plugin.looks_at), enrichment
+    )
 
 
 def tools_page() -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 import jaato.plugins
-from jaato.abc.plugin import Enrichment, Plugin, PromptEnrichmentResult, UserCommand
+from jaato.abc.plugin import Enrichment, PromptEnrichmentResult, UserCommand
 from jaato.errors import PluginError
 from jaato.plugins import BUILTIN
 from jaato.protocol.specs import SandboxAccess
@@ -200,24 +200,3 @@ def has_file(pattern: str, workspace: Path, services: Mapping[str, Any]) -> bool
 def copy_fields(tool: Tool | KnownTool) -> dict[str, Any]:
     """The fields of a tool that its stand-in has, too."""
     return {name: getattr(tool, name) for name in COPIED}
-
-
-def manifest_of(toolset: Toolset, plugin: Plugin, requirements: list[str]) -> PluginManifest | None:
-    """What to write down of an exposed plugin; None when it cannot wait."""
-    if toolset.background is not None:
-        return None
-    tools = [
-        KnownTool(
-            **copy_fields(tool),
-            aliases={alias: dict(rename) for alias, rename in tool.aliases.items()},
-            examines=tool.examines is not None,
-            reaches=tool.reaches is not None,
-            previews=tool.previews is not None,
-        )
-        for tool in toolset.tools
-    ]
-    commands = [command for command, _ in toolset.commands.values()]
-    enrichment = toolset.enrichment if toolset.enrich is not None else None
-    return PluginManifest(
-        tools, commands, toolset.instructions, requirements, list(plugin.looks_at), enrichment
-    )
