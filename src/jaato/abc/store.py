@@ -51,7 +51,7 @@ class Retention(Struct, frozen=True):
 
 
 class VacuumReport(Struct, frozen=True):
-    """What upkeep did, or would do: sessions removed, those kept because they are at work, and why files stay large."""
+    """What maintenance did, or would do: sessions removed, those kept because they are at work, and why files stay large."""
 
     removed: list[SessionRow]
     held: list[str]

@@ -63,7 +63,7 @@ class WriteHandle(msgspec.Struct):
     touched_at: str
     fence: int = 0
     last_seq: int = 0
-    """The last event that was written under this lease, under which nobody else writes or deletes any; 0 before the first."""
+    """The last event that was written under this lease, under which no other process writes or deletes any; 0 before the first."""
 
 
 def encode_rows(events: Sequence[Event], first_seq: int) -> list[Row]:

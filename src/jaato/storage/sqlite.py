@@ -372,7 +372,7 @@ class SqliteStore:
         self.hold(session_id)
         self.release(session_id)
 
-    # --- bundles and upkeep --------------------------------------------------------------------------------------
+    # --- bundles and maintenance ---------------------------------------------------------------------------------
 
     def import_bundle(self, path: Path, workspace: Path, name: str | None = None) -> str:
         """Import the bundle at `path` as a new session of `workspace`; returns its id.

@@ -43,7 +43,7 @@ def name_of(strategy: object) -> str:
     """The strategy's name, as far as it has one."""
     try:
         name = getattr(strategy, "name", None)
-    except BaseException:  # noqa: BLE001 even its name is a stranger's code
+    except BaseException:  # noqa: BLE001 even its name is third-party code
         name = None
     return truncate(name, 64) if isinstance(name, str) and name else type(strategy).__name__
 

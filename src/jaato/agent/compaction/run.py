@@ -240,7 +240,7 @@ class CompactionRun:
                 return work(), None
             except PluginError as error:
                 return None, str(error)
-            except BaseException as error:  # noqa: BLE001 a stranger's code; its thread is not ours to end
+            except BaseException as error:  # noqa: BLE001 third-party code; its thread is not ours to end
                 return None, describe_error(error)
 
         with anyio.move_on_after(timeout_s):

@@ -87,7 +87,7 @@ def traceparent(call: Call) -> str:
 
 
 CODE = re.compile(r"(?=.{1,100}\Z)[a-z][a-z0-9_:-]*(\.[a-z0-9_:-]+)+")
-"""A code as the contract has them: those of ours have no dot, and what they say of a call is not a stranger's to say."""
+"""A code as the contract has them: those of ours have no dot, and what they say of a call is not a third party's to say."""
 MAX_MESSAGE_CHARS = 2_000
 MAX_DETAILS_BYTES = 30_000
 GATEWAYS = frozenset((502, 503, 504))
@@ -138,7 +138,7 @@ def schema_mismatches(value: Any, definition: ToolDefinition) -> str:
 
 
 def problem_of(registry: str, error: ResultError) -> Problem:
-    """A registry's error as ours: its words as a stranger's, whether it can be tried again, and its code, which is in
+    """A registry's error as ours: its words as a third party's, whether it can be tried again, and its code, which is in
     the details where it is none of the contract's."""
     message = escape_invisible(error.message[:MAX_MESSAGE_CHARS].strip()) or "It did not say why."
     details = None if error.details is UNSET or not error.details else error.details

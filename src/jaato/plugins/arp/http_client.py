@@ -106,7 +106,7 @@ class ResultStream:
             self._show(event)
 
     def _show(self, event: StreamEvent | None) -> None:
-        """Show what the tool says, as a stranger's words."""
+        """Show what the tool says, as a third party's words."""
         if event is None or not event.text or self._shown >= MAX_SHOWN_CHARS:
             return
         text = event.text[: MAX_SHOWN_CHARS - self._shown]

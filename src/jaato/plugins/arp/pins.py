@@ -139,7 +139,7 @@ def properties_of(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def list_names(names: list[str]) -> str:
-    """Some of these names, as a stranger's."""
+    """Some of these names, as a third party's."""
     shown = ", ".join(display_name(name)[:80] for name in names[:MAX_NAMED])
     return f"{shown} and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else shown
 

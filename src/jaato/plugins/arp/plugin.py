@@ -42,7 +42,7 @@ class KnownTools(msgspec.Struct):
 @functools.cache
 def own_names() -> frozenset[str]:
     """The names of all tools that come with jaato, used here or not: what a rule allows of them is not meant for a
-    stranger's."""
+    third party's."""
     plugins = decode_json(KNOWN.read_bytes(), dict[str, KnownTools])
     tools = [tool for plugin in plugins.values() for tool in plugin.tools]
     return frozenset(name for tool in tools for name in (str(tool.spec["name"]), *tool.aliases))

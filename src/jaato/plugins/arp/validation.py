@@ -61,7 +61,7 @@ def name_problem(name: str) -> str:
 
 
 def sanitize_text(description: str) -> str:
-    """A stranger's words about a tool, as a model may read them: bounded, nothing unseen in them."""
+    """A third party's words about a tool, as a model may read them: bounded, nothing unseen in them."""
     text = description.strip()
     return escape_invisible(
         text if len(text) <= MAX_DESCRIPTION_CHARS else text[:MAX_DESCRIPTION_CHARS] + "…"

@@ -59,7 +59,7 @@ def backup_bounds(setting: Any) -> dict[str, int]:
 
 
 class FilesPlugin(Plugin):
-    """Read, write, edit, move and restore files beneath the workspace and what was granted.
+    """Read, write, edit, move and restore files below the workspace and what was granted.
 
     The host's service `roots` says what that is; without it, the host's workspace and the setting `granted`.
     The setting `backups` takes `max_count` and `max_bytes`.
@@ -76,7 +76,7 @@ class FilesPlugin(Plugin):
         recover_transactions(self.changes)
 
     def set_workspace_path(self, path: str) -> None:
-        """Work beneath this directory from now on; backups are kept there too."""
+        """Work below this directory from now on; backups are kept there too."""
         self.roots.move(Path(path))
         if self.backups.workspace != self.roots.workspace:
             self.backups = Backups(self.roots.workspace, **backup_bounds(self.host.config.get("backups", {})))

@@ -225,7 +225,7 @@ class ServerDocuments:
         return known.version if known is not None else 0
 
     def read(self, path: str) -> tuple[Path, str]:
-        """The true path and the text of a file beneath the roots. Raises `ToolError`s."""
+        """The true path and the text of a file below the roots. Raises `ToolError`s."""
         with self._roots.helpful(path), self._roots.locate(path) as place:
             true = place.path
         with self._roots.open_file(path) as file:

@@ -142,7 +142,7 @@ def split_output_lines(output: dict[str, Any]) -> dict[str, Any]:
 
 
 class NotebookFiles:
-    """The notebook files beneath a session's directories. Safe from any thread; its methods block."""
+    """The notebook files below a session's directories. Safe from any thread; its methods block."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

@@ -186,7 +186,7 @@ def search_in_sandbox(
 
 
 def render_matches(result: SyntaxMatches) -> str:
-    """The matches as a model reads them: `line: text` beneath each file's name, and what the variables stand for."""
+    """The matches as a model reads them: `line: text` below each file's name, and what the variables stand for."""
     rows: list[str] = []
     last = None
     for match in result.matches:

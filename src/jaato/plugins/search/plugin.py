@@ -59,7 +59,7 @@ def shorten_line(line: Line) -> str:
 
 
 def render_lines(result: Result) -> str:
-    """The lines as a model reads them: `number: match` and `number- neighbour` beneath each file's name."""
+    """The lines as a model reads them: `number: match` and `number- neighbour` below each file's name."""
     blocks: list[str] = []
     for name, lines in result.lines.items():
         block = [display_name(name)]
@@ -126,7 +126,7 @@ class SearchPlugin(Plugin):
         self.ripgrep = Ripgrep(self.roots)
 
     def set_workspace_path(self, path: str) -> None:
-        """Search beneath this directory from now on."""
+        """Search below this directory from now on."""
         self.roots.move(Path(path))
 
     @tool(category="filesystem", access="read", examples=({"pattern": "src/**/*.{ts,tsx}"},))

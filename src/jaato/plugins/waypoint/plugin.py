@@ -59,7 +59,7 @@ class WaypointPlugin(Plugin):
         recover_transactions(self._changes)
 
     def set_workspace_path(self, path: str) -> None:
-        """Work beneath this directory from now on."""
+        """Work below this directory from now on."""
         self._roots.move(Path(path))
         if self._changes.backups.workspace != self._roots.workspace:
             self._changes = Changes(self._roots, Backups(self._roots.workspace, max_count=0))

@@ -132,7 +132,7 @@ def kind_of(module: object) -> object:
     """Which kind of plugin a module says it is; None for one that says nothing, or cannot be asked."""
     try:
         return getattr(module, "PLUGIN_KIND", None)
-    except BaseException:  # noqa: BLE001 what a module answers is a stranger's code
+    except BaseException:  # noqa: BLE001 what a module answers is third-party code
         return None
 
 

@@ -159,7 +159,7 @@ def summarize_changes(changes: Sequence[FileChange]) -> tuple[list[FileChange], 
 
 
 class Changes:
-    """Changes files beneath some roots, one change or set of changes at a time. Raises `ToolError`s."""
+    """Changes files below some roots, one change or set of changes at a time. Raises `ToolError`s."""
 
     def __init__(self, roots: Roots, backups: Backups) -> None:
         self.roots = roots

@@ -1,4 +1,4 @@
-"""Containment: the directories a session may use, every way to reach what lies beneath them, and how names are shown."""
+"""Containment: the directories a session may use, every way to reach what lies below them, and how names are shown."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 class Roots:
     """The workspace and the directories granted beside it; no path reads or changes anything outside.
 
-    Paths are relative to the workspace, or absolute and beneath a root. Links that stay beneath a root are
+    Paths are relative to the workspace, or absolute and below a root. Links that stay below a root are
     followed, others refused, also when they are made while a call runs. Every method raises `ToolError`s that
     name the path and say what to do. A permitted change of a control file is made inside `control_change`.
     """

@@ -102,7 +102,7 @@ class Post:
             return  # who is not known now may be when a call is made
 
     def _check_plain(self, url: Url) -> None:
-        """Raise `AddressRefused` for a stranger's address without TLS."""
+        """Raise `AddressRefused` for a third party's address without TLS."""
         named = self._allowed.everything or self._allowed.names_host(url.host, url.port)
         if url.scheme == "https" or named or is_loopback(url.host) or self._covers(url):
             return
@@ -224,7 +224,7 @@ def invalid_result(source: str, status: int, error: JaatoError) -> ToolError:
 
 
 def problem_of(source: str, result: ToolResult) -> Problem:
-    """A handler's error as ours: its words as a stranger's, its code and details beside."""
+    """A handler's error as ours: its words as a third party's, its code and details beside."""
     error = result.error
     assert error is not UNSET
     message = escape_invisible(error.message[:MAX_MESSAGE_CHARS].strip()) or "It did not say why."
