@@ -43,7 +43,7 @@ def read_prompt(blocks: Sequence[Block]) -> tuple[str, list[File]]:
                 name = file_name(block.uri or "") or f"image-{len(files) + 1}"
                 files.append(read_file(name, "image/*", block.data))
             case ResourceContentBlock():
-                texts.append(link_text(block.name, block.uri))
+                texts.append(f"[@{block.name}]({path_of(block.uri)})")
             case EmbeddedResourceContentBlock():
                 texts.append(read_resource(block.resource, files))
             case _:
@@ -74,11 +74,6 @@ def read_file(name: str, mime_type: str, data: str) -> File:
         return File(name, check_attachment(name, mime_type, content), content)
     except ImageRefused as error:
         raise invalid_params(str(error)) from None
-
-
-def link_text(name: str, uri: str) -> str:
-    """A link as the model reads it: the path of a file, with lines where the editor names them, else the address."""
-    return f"[@{name}]({path_of(uri)})"
 
 
 def path_of(uri: str) -> str:

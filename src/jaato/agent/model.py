@@ -277,7 +277,7 @@ class ModelClient:
             limited = clip_output(request, most)
             return with_retries(self.retry, lambda: self._stream_once(limited, should_stop), show_retry)
 
-        return await self._within_budget(self._input_tokens, attempt)
+        return await self._within_budget(lambda: self.context_usage.total_tokens, attempt)
 
     async def _stream_once(self, request: ModelRequest, should_stop: Callable[[], bool]) -> Reply:
         self.clear_partial()
@@ -367,11 +367,7 @@ class ModelClient:
         written = self.price(Usage(input_tokens, output_tokens, cache_write_tokens=input_tokens))
         return Amount(input_tokens + output_tokens, max(price or 0.0, written or 0.0))
 
-    def _input_tokens(self) -> int:
-        """The tokens of the next request, estimated where the provider has not counted them."""
-        return self.context_usage.total_tokens
-
-    # --- apart from it -------------------------------------------------------------------------------------------
+    # --- questions outside the conversation ----------------------------------------------------------------------
 
     async def ask(self, question: str, *, timeout_s: float, purpose: str) -> ModelAnswer:
         """Ask the model a question without tools, outside the conversation; a failure or refusal is returned, not raised.

@@ -27,7 +27,7 @@ from jaato.client.blocking import Transport, understood
 from jaato.client.session import RemoteSession
 from jaato.client.state import apply
 from jaato.client.websocket_transport import WebSocketTransport
-from jaato.errors import ConfigError, ConnectionFault, JaatoError, ServerGone
+from jaato.errors import ConfigError, ConnectionFault, JaatoError, ServerGone, SessionBusy
 from jaato.protocol.codec import encode
 from jaato.protocol.commands import (
     Command,
@@ -39,6 +39,7 @@ from jaato.protocol.commands import (
     SessionCreate,
     SessionFork,
     SessionList,
+    resume_command,
 )
 from jaato.protocol.events import Event, InitProgress, SessionInfo
 from jaato.protocol.frames import (
@@ -130,6 +131,12 @@ class Client:
         watched = self._session(opened.session_id)
         watched.serves_files, watched.is_mode_switched = serves_files, False
         return await self._wait_for_state(opened.session_id)
+
+    async def resume(self, session: RemoteSession, creation: SessionCreate) -> None:
+        """Resume a session after a reconnect with the options of the command that has opened it, unless another client has.
+        Raises `JaatoError`."""
+        with contextlib.suppress(SessionBusy):
+            await self.ask(resume_command(creation, session.id, is_mode_switched=session.is_mode_switched))
 
     async def list(self, workspace: str | None = None, limit: int = 50) -> Sessions:
         """Stored sessions, newest first."""

@@ -11,14 +11,13 @@ from jaato.lazy_pattern import lazy_pattern
 from jaato.protocol.specs import Mode, SandboxAccess
 from jaato.runtime.session_options import SessionOptions
 from jaato.settings import Settings, home_of
-from jaato.tools.permissions.access import find_closed_place
+from jaato.tools.permissions.access import LABEL, find_closed_place
 from jaato.tools.permissions.gate import Policy
 
 if TYPE_CHECKING:
     from jaato.agent.state import State
 
 POLICY_FILE = Path(".jaato") / "permissions.json"
-LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 NAME = rf"(?:\*\.)?{LABEL}(?:\.{LABEL})*"
 HOST = lazy_pattern(rf"(?:{NAME}|\[[0-9a-f:.]+\]|\*)(?::(?P<port>\d{{1,5}}))?")
 MAX_HOST_CHARS = 253

@@ -58,14 +58,11 @@ def secret_variables(environ: Mapping[str, str], service_keys: list[str]) -> dic
         text = value.strip()
         if name in named or (is_secret_name(name) and looks_like_secret(text)):
             found[name] = text
-        for password in filter(is_secret_password, PASSWORD.findall(text)):
-            found |= {f"{name}.password": unquote(password), f"{name}.password.quoted": password}
+        for password in PASSWORD.findall(text):
+            plain = unquote(password)
+            if looks_like_secret(plain):  # more than a word, such as `postgres`, that stands in every file
+                found |= {f"{name}.password": plain, f"{name}.password.quoted": password}
     return found
-
-
-def is_secret_password(password: str) -> bool:
-    """Whether a password in an address is more than a word, such as `postgres`, that stands in every file."""
-    return looks_like_secret(unquote(password))
 
 
 def load_saved_keys(settings: Settings) -> dict[str, str]:

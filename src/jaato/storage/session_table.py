@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from jaato.abc.store import SessionRow
@@ -57,18 +58,15 @@ def list_sessions(
     wanted = rows if only is None else (row for row in rows if row[0] in only)
     try:
         for _, group in groupby(wanted, key=lambda row: tenth_of_second(row[8])):
-            page = sorted([session_row(connection, row) for row in group], key=cursor_of, reverse=True)
+            page = sorted(
+                [session_row(connection, row) for row in group], key=attrgetter("cursor"), reverse=True
+            )
             found += [row for row in page if before is None or row.cursor < before]
             if len(found) >= limit:
                 break
     finally:
         rows.close()
     return found[: max(0, limit)]
-
-
-def cursor_of(row: SessionRow) -> str:
-    """What sessions are ordered by."""
-    return row.cursor
 
 
 def session_row(connection: sqlite3.Connection, row: tuple[Any, ...]) -> SessionRow:

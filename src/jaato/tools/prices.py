@@ -59,7 +59,10 @@ def compute_library_price(library: Any, usage: Usage, info: ModelInfo, at: datet
     )
     try:
         found = library.calc_price(
-            tokens, model_ref=strip_vendor(info), provider_id=info.priced_by, genai_request_timestamp=at
+            tokens,
+            model_ref=info.id.rpartition("/")[2],  # without a vendor in front
+            provider_id=info.priced_by,
+            genai_request_timestamp=at,
         )
     except (LookupError, ValueError):
         return None
@@ -87,11 +90,6 @@ def add_prices(info: ModelInfo) -> ModelInfo:
         price_output=rates.output,
         price_cached_input=None if cached is None else round(cached * PER_MILLION, 6),
     )
-
-
-def strip_vendor(info: ModelInfo) -> str:
-    """The name a model is looked up by: without a vendor in front."""
-    return info.id.rpartition("/")[2]
 
 
 def explain_unknown_price(info: ModelInfo) -> str:

@@ -14,11 +14,6 @@ from jaato.tui.transcript.looks import Looks, looks_of
 LayOut = Callable[[int, Looks], list[Strip] | Lines]
 
 
-def lay_out_nothing(_width: int, _looks: Looks) -> list[Strip]:
-    """No lines."""
-    return []
-
-
 class LinesView(ScrollView, can_focus=True):
     """Shows what a function lays out."""
 
@@ -28,7 +23,7 @@ class LinesView(ScrollView, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 as Textual names it
         super().__init__(id=id)
-        self._lay_out: LayOut = lay_out_nothing
+        self._lay_out: LayOut = lambda _width, _looks: []
         self._strips: list[Strip] | Lines = []
         self._width = 0
         self._looks: Looks | None = None

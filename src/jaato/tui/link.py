@@ -20,7 +20,7 @@ from jaato.cli.repl.slash_commands import run_slash_command
 from jaato.client.connection import Client
 from jaato.client.session import RemoteSession
 from jaato.errors import JaatoError, SessionBusy
-from jaato.protocol.commands import MessageSend, SessionCreate, SessionDetach, resume_command
+from jaato.protocol.commands import MessageSend, SessionCreate, SessionDetach
 from jaato.protocol.events import Event, InitProgress, PermissionRequested, SessionInfo, TurnCompleted
 from jaato.protocol.frames import Opened, Settled
 from jaato.tui.preferences import KeyNames
@@ -478,7 +478,4 @@ class Link:
     async def _resume(self) -> None:
         """Resume the session with the options of this client, once it is connected again."""
         if self.creation is not None and not self.is_deleted:
-            switched = self.session.is_mode_switched
-            again = resume_command(self.creation, self.session.id, is_mode_switched=switched)
-            with suppress(SessionBusy):  # another client has resumed it
-                await self.client.ask(again)
+            await self.client.resume(self.session, self.creation)

@@ -7,7 +7,7 @@ import os
 import signal
 from argparse import Namespace
 from collections.abc import Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from jaato.abc.asker import Answer
@@ -24,14 +24,13 @@ from jaato.cli.repl.slash_commands import ALIASES, COMMANDS, run_slash_command
 from jaato.cli.signals import flush_streams, get_handled_signals
 from jaato.client.connection import Client
 from jaato.client.session import RemoteSession
-from jaato.errors import JaatoError, ServerGone, SessionBusy
+from jaato.errors import JaatoError, ServerGone
 from jaato.protocol.commands import (
     ClientConfig,
     File,
     MessageSend,
     SessionCreate,
     SessionDetach,
-    resume_command,
 )
 from jaato.protocol.events import InitProgress
 from jaato.protocol.frames import Opened, Settled, Taken
@@ -411,8 +410,5 @@ class Repl:
     async def _resume(self) -> None:
         """Resume the session with the options of this client, and configure it, once it is connected again."""
         if self.creation is not None:
-            switched = self.session.is_mode_switched
-            again = resume_command(self.creation, self.session.id, is_mode_switched=switched)
-            with suppress(SessionBusy):  # another client has resumed it
-                await self.client.ask(again)
+            await self.client.resume(self.session, self.creation)
         await self._configure()

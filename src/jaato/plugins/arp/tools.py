@@ -15,7 +15,6 @@ from jaato.plugins.arp.calls import body_of, headers_of, output_of
 from jaato.plugins.arp.config import RegistryConfig, target_of
 from jaato.plugins.arp.definitions import Definitions, KnownDefinition
 from jaato.plugins.arp.errors import RegistryRefusal
-from jaato.plugins.arp.http_client import OnOutput
 from jaato.plugins.arp.pins import Pins, hash_of
 from jaato.plugins.arp.remote_registry import RemoteRegistry
 from jaato.plugins.arp.validation import access_of
@@ -142,17 +141,14 @@ class RegistryTool:
                 raise with_schema(arguments_error(tool.name, issues), known)
         await self._check_pin(known, call)
         body = body_of(arguments, call)
-        answer = await self.source.invoke(self.view.name, body, headers_of(call), self._output_callback(call))
+        on_output = None if call.output is no_output else call.output
+        answer = await self.source.invoke(self.view.name, body, headers_of(call), on_output)
         try:
             return output_of(self.source.name, answer, known.definition)
         except RegistryRefusal as error:
             if error.problem.code in STALE:
                 await self._refresh_definition(tool, known, error)
             raise
-
-    def _output_callback(self, call: Call) -> OnOutput | None:
-        """The callback for output that arrives while the call runs."""
-        return None if call.output is no_output else call.output
 
     async def _refresh_definition(self, tool: Tool, known: KnownDefinition, error: RegistryRefusal) -> None:
         """Raise the error for a call that was refused because the tool has changed."""

@@ -62,7 +62,7 @@ def place_hunk(lines: Sequence[str], hunk: Hunk, free: int, drift: int) -> Place
             block = hunk.old[head : len(hunk.old) - tail]
             first = search(lines, block, hunk, free + head, drift + head, same)
             if first is not None:
-                return placed_hunk(lines, hunk, first - head, head, tail, drift, fuzz, loose)
+                return placed_hunk(lines, hunk, first - head, head, tail, fuzz, loose)
     return None
 
 
@@ -129,7 +129,7 @@ def fits(lines: Sequence[str], block: list[str], place: int, same: Same) -> bool
 
 
 def placed_hunk(
-    lines: Sequence[str], hunk: Hunk, first: int, head: int, tail: int, drift: int, fuzz: int, loose: bool
+    lines: Sequence[str], hunk: Hunk, first: int, head: int, tail: int, fuzz: int, loose: bool
 ) -> PlacedHunk:
     """The hunk at this place; context lines stay as the text has them."""
     new: list[str] = []

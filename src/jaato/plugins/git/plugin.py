@@ -174,7 +174,7 @@ class GitPlugin(Plugin):
         asked += ["-w"] if ignore_whitespace else []
         asked += [await here.commit(revision)] if revision is not None else []
         written = await here.read([*asked, "--", *here.inside([path])], LIST_BYTES)
-        return {"path": path, "runs": repository.parse_blame(written.data, written.cut)}
+        return {"path": path, "runs": repository.parse_blame(written.data)}
 
     @tool(category="git", access="read")
     async def git_show(

@@ -393,7 +393,7 @@ def parse_commit(parts: list[bytes], body_chars: int) -> dict[str, Any]:
     return entry
 
 
-def parse_blame(data: bytes, cut: bool) -> list[dict[str, Any]]:
+def parse_blame(data: bytes) -> list[dict[str, Any]]:
     """`git blame --porcelain` as runs of lines of one commit."""
     known: dict[bytes, dict[str, str]] = {}
     runs: list[dict[str, Any]] = []

@@ -25,7 +25,7 @@ async def elicit(server: str, caller: CallContext, params: Any) -> tuple[str, di
     message = readable(params.message, MAX_TEXT)
     context = f"The MCP server {server} asks: {message}"
     if params.mode == "url":
-        return await open_url(server, caller, context, str(params.url))
+        return await open_url(caller, context, str(params.url))
     schema = params.requested_schema if isinstance(params.requested_schema, dict) else {}
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not properties:
@@ -43,7 +43,7 @@ def readable(text: Any, most: int) -> str:
     return "\n".join(escape_all(line) for line in str(text)[:most].split("\n"))
 
 
-async def open_url(server: str, caller: CallContext, context: str, url: str) -> tuple[str, None]:
+async def open_url(caller: CallContext, context: str, url: str) -> tuple[str, None]:
     """Whether the user goes to a page of the server's; only to https, or to this machine."""
     page = page_of(url)
     if page is None:

@@ -185,14 +185,14 @@ class LocalProvider:
 
     def _reply(self, reader: TurnReader, finish: str, usage: Usage, request: ModelRequest) -> Reply:
         """The whole message of a finished turn."""
-        part, reason = part_of(reader, finish, request.tools)
+        part, reason = part_of(reader, finish)
         parts: list[Part] = [Thinking(reader.step)] if reader.step else []
         parts += [part] if part else []
         message = Message("assistant", parts, provider=self.name, model=self._model)
         return Reply(message, reason, usage)
 
 
-def part_of(reader: TurnReader, finish: str, tools: Any) -> tuple[Text | ToolCall | None, FinishReason]:
+def part_of(reader: TurnReader, finish: str) -> tuple[Text | ToolCall | None, FinishReason]:
     """What the turn says; a call or an answer that was cut off is marked as such."""
     turn = reader.parse()
     if turn is None:

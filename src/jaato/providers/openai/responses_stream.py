@@ -65,7 +65,6 @@ TEXT_TYPES = ("output_text", "text")
 DECODE = msgspec.json.Decoder(StreamEvent).decode
 ITEM = msgspec.json.Decoder(Item).decode
 WHOLE = msgspec.json.Decoder(Response).decode
-PLAIN = msgspec.json.Decoder().decode
 
 
 class PartialItem:
@@ -158,7 +157,7 @@ class ResponsesDecoder:
             ):
                 return self._finish(found.response)
             case "error":
-                raise stream_error(self._provider, found.error or PLAIN(data))
+                raise stream_error(self._provider, found.error or msgspec.json.decode(data))
             case _ if found.error:
                 raise stream_error(self._provider, found.error)
             case "":

@@ -252,11 +252,6 @@ def rpc_error(_scope: Scope, refused: Refused) -> Any:
     return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": refused.text}}
 
 
-def is_private(_method: str, _path: str) -> bool:
-    """No request is public."""
-    return False
-
-
 class LocalAuthenticator:
     """Authenticates requests on the Unix socket, whose listener accepts only processes of the same user."""
 
@@ -287,7 +282,7 @@ class TokenAuthenticator:
         hosts: AllowedHosts,
         greeting: frozenset[str] = frozenset(),
         keys: KeyVerifier | None = None,
-        public: Callable[[str, str], bool] = is_private,
+        public: Callable[[str, str], bool] = lambda _method, _path: False,
     ) -> None:
         self._tokens = tokens
         self._keys = keys

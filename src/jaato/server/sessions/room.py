@@ -159,14 +159,14 @@ class Room:
         if self.wants_info:  # they may have gone meanwhile, and the store with the server
             self.publish(self._info(None))
 
-    def _head(self) -> dict[str, Any]:
+    def head(self) -> dict[str, Any]:
         """The common fields of an event that is not stored."""
         mine = self.state
         return {"session_id": mine.session_id, "agent_id": mine.root_agent_id, "seq": mine.seq}
 
     def publish_notice(self, text: str, level: Literal["info", "warning", "error"] = "info") -> None:
         """Publish a notice."""
-        self.publish(SystemMessage(**self._head(), text=text, level=level))
+        self.publish(SystemMessage(**self.head(), text=text, level=level))
 
     def publish_deletion(self) -> None:
         """Publish that the session was deleted."""
@@ -179,11 +179,11 @@ class Room:
 
     def publish_progress(self, step: str, done: int, total: int | None) -> None:
         """Publish the progress of a step that the session needs before it can run."""
-        self.publish(InitProgress(**self._head(), step=step, done=done, total=total, unit="bytes"))
+        self.publish(InitProgress(**self.head(), step=step, done=done, total=total, unit="bytes"))
 
     def publish_turn_failure(self, error: JaatoError) -> None:
         """Publish that a turn has failed, and why."""
-        self.publish(AgentStatusChanged(**self._head(), status="error", reason=str(error)))
+        self.publish(AgentStatusChanged(**self.head(), status="error", reason=str(error)))
         self.publish_notice(f"The turn has broken off, and can be gone on with: {error}", "error")
         self.publish_info()
 

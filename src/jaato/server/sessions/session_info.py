@@ -7,7 +7,6 @@ import contextlib
 import functools
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -94,7 +93,7 @@ class SessionInfoSource:
         session = live.session
         commands = commands_of(session, session.services["registry"])
         if commands != room.state.commands:
-            publish_redacted(room, CommandList(**head_of(room), commands=commands))
+            publish_redacted(room, CommandList(**room.head(), commands=commands))
 
     def _on_event(self, live: Live, event: Event) -> None:
         """Check the notes after a call that may have changed them; publish a changed mode."""
@@ -135,13 +134,7 @@ class SessionInfoSource:
                 and room is not None
                 and (room.state.memories, room.state.memory_count) != (entries, total)
             ):
-                publish_redacted(room, MemoryList(**head_of(room), memories=entries, total=total))
-
-
-def head_of(room: Room) -> dict[str, Any]:
-    """The common fields of an event that is not stored."""
-    state = room.state
-    return {"session_id": state.session_id, "agent_id": state.root_agent_id, "seq": state.seq}
+                publish_redacted(room, MemoryList(**room.head(), memories=entries, total=total))
 
 
 def publish_redacted(room: Room, event: Event) -> None:

@@ -29,14 +29,9 @@ def is_inside(program: Path, places: Iterable[Path]) -> bool:
     is no place, since every program lies there.
     """
     both = (program.parent.resolve() / program.name, program.resolve())
-    if both[0].is_relative_to(python_environment()):
+    if both[0].is_relative_to(Path(sys.prefix).resolve()):
         return False
     return any(one.is_relative_to(place) for one in both for place in places if place != place.parent)
-
-
-def python_environment() -> Path:
-    """The real directory of the environment that jaato runs from."""
-    return Path(sys.prefix).resolve()
 
 
 def split_search_path(path: str | None) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from jaato.protocol.specs import ToolSpec
 from jaato.tools.call import Call
 from jaato.tools.catalog import Catalog
+from jaato.tools.permissions.decision import ACCESS_WORDS
 from jaato.tools.permissions.gate import Gate
 
 MAX_QUERIES = 16
@@ -15,7 +16,6 @@ SHORT_CHARS = 100
 ECHO_CHARS = 200
 WEAK_SCORE = 0.36
 """Below it little of what was asked is in the best tool, by its words or, where there are vectors, its meaning."""
-ACCESS_WORDS = {"allow": "allowed", "ask": "asks", "deny": "denied"}
 Access = Callable[[ToolSpec], str | None]
 
 

@@ -47,6 +47,9 @@ class Block(ABC):
 
     gap = True
     """Whether a blank line comes before it."""
+    can_fold = False
+    """Whether it can be folded and unfolded."""
+    text = ""
 
     def __init__(self) -> None:
         self.folded = True
@@ -76,11 +79,6 @@ class Block(ABC):
         self._strips = None
 
     @property
-    def can_fold(self) -> bool:
-        """Whether it can be folded and unfolded."""
-        return False
-
-    @property
     def is_laid_out(self) -> bool:
         """Whether its lines are kept."""
         return self._strips is not None
@@ -88,7 +86,7 @@ class Block(ABC):
     @property
     def words(self) -> str:
         """Its text, for a search."""
-        return ""
+        return self.text
 
     def estimate(self, width: int) -> int:
         """About how many lines it has."""
@@ -109,20 +107,11 @@ class UserBlock(Block):
         self.text = clean(text[:MAX_CHARS])
         self.note = note
         self._more = len(text) - len(self._folded_text())
+        self.can_fold = self._more > 0
 
     def _folded_text(self) -> str:
         """The beginning of the text."""
         return "\n".join(self.text.split("\n", SHORT_LINES)[:SHORT_LINES])[:SHORT_CHARS]
-
-    @property
-    def can_fold(self) -> bool:
-        """Whether it is long."""
-        return self._more > 0
-
-    @property
-    def words(self) -> str:
-        """Its text, for a search."""
-        return self.text
 
     def lay_out(self, width: int, looks: Looks) -> list[Strip]:
         """Its lines behind a bar."""
@@ -169,11 +158,6 @@ class TextBlock(Block):
         self.growing, self._source = False, ""
         self.changed()
 
-    @property
-    def words(self) -> str:
-        """Its text, for a search."""
-        return self.text
-
     def lay_out(self, width: int, looks: Looks) -> list[Strip]:
         """Its Markdown, indented by two columns."""
         text, more = self.text[:MAX_CHARS], len(self.text) - MAX_CHARS
@@ -199,6 +183,8 @@ class TextBlock(Block):
 class ThinkingBlock(Block):
     """What the model thought, folded to one line."""
 
+    can_fold = True
+
     def __init__(self, text: str, *, growing: bool = False) -> None:
         super().__init__()
         self.text = text
@@ -214,16 +200,6 @@ class ThinkingBlock(Block):
         """Take the whole text."""
         self.text, self.growing = text, False
         self.changed()
-
-    @property
-    def can_fold(self) -> bool:
-        """It can."""
-        return True
-
-    @property
-    def words(self) -> str:
-        """Its text, for a search."""
-        return self.text
 
     def lay_out(self, width: int, looks: Looks) -> list[Strip]:
         """One line, and the text when it is not folded."""
@@ -242,6 +218,8 @@ class ThinkingBlock(Block):
 
 class CallBlock(Block):
     """A call of a tool: one line, and below it the newest output while it runs, its diff, or all of it when unfolded."""
+
+    can_fold = True
 
     def __init__(self, call_id: str, tool: str, arguments: dict[str, Any]) -> None:
         super().__init__()
@@ -288,11 +266,6 @@ class CallBlock(Block):
         self.status = "denied" if is_denied(event) else "done" if event.result.ok else "failed"
         self.folded = not 0 < self._diff().count("\n") <= SHORT_DIFF_LINES
         self.changed()
-
-    @property
-    def can_fold(self) -> bool:
-        """It can."""
-        return True
 
     @property
     def words(self) -> str:

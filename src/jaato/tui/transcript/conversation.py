@@ -80,7 +80,6 @@ class Conversation:
         """Messages that this client sends when the turn has ended, with their files."""
         self.outcome = ""
         """How the turn of the root agent has ended; empty while one runs."""
-        self._previews: dict[str, str] = {}
         self._presence = NoteBlock([])
         """The newest lines about clients that join and leave."""
         self._turns: list[TurnCompleted] = []
