@@ -135,8 +135,8 @@ class Terminals:
             if call_id not in self._ended:
                 await self._show(call_id, terminal_id)
             exited = await self._editor.wait_for_terminal_exit(self._session_id, terminal_id)
-            if call_id not in self._ended and was_killed(exited):
-                await self._stop_call(call_id)
+            if call_id not in self._ended and (exited.signal or exited.exit_code in SIGNAL_CODES):
+                await self._stop_call(call_id)  # as its user meant who has killed the program
             return True
         finally:
             with suppress(RequestError, ConnectionError, ValueError):
@@ -147,8 +147,3 @@ class Terminals:
         with suppress(RequestError, ConnectionError, ValueError):
             made = await creating
             await self._editor.release_terminal(self._session_id, made.terminal_id)
-
-
-def was_killed(exited: schema.WaitForTerminalExitResponse) -> bool:
-    """Whether a signal has ended the program, as that of its user who stops it."""
-    return bool(exited.signal) or (exited.exit_code in SIGNAL_CODES)

@@ -276,7 +276,9 @@ class Questions:
 
     def deadline(self) -> str | None:
         """The deadline of a clarification asked now."""
-        return None if self._timeout_s is None else deadline_in(self._timeout_s)
+        if self._timeout_s is None:
+            return None
+        return (datetime.now(UTC) + timedelta(seconds=self._timeout_s)).isoformat(timespec="milliseconds")
 
     @property
     def waited_s(self) -> float:
@@ -346,11 +348,6 @@ class Questions:
             waiting.answered.set()
             return True
         return False
-
-
-def deadline_in(seconds: float) -> str:
-    """The moment so many seconds from now, in ISO 8601."""
-    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
 
 
 def seconds_until(deadline: str | None) -> float | None:

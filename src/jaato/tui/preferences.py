@@ -72,11 +72,6 @@ def is_character_name(key: str) -> bool:
         return False
 
 
-def is_typed(key: str) -> bool:
-    """Whether a key types a character."""
-    return len(key) == 1 or is_character_name(key)
-
-
 class Preferences:
     """What `tui.json` has: `theme`, `mouse`, and `keys` (binding id to keys, separated by commas)."""
 
@@ -132,7 +127,9 @@ class Preferences:
                 self._report(f"{name} does not exist, so it has no key; the guide has the names")
             elif not all(keys):
                 self._report(f"{name} has no key {json.dumps(text)}; write one as ctrl+e, f8 or alt+up")
-            elif any(map(is_typed, keys)) and not name.startswith("transcript."):
+            elif any(len(key) == 1 or is_character_name(key) for key in keys) and not name.startswith(
+                "transcript."
+            ):
                 self._report(f"{name} cannot have {text}, which types a character")
             else:
                 found[name] = ",".join(keys)

@@ -66,7 +66,9 @@ class Console:
         """Runs a write above the line that an editor is drawing."""
         self.covered = False
         """Whether other text was written after a prompt whose answer has not come."""
-        self._open_line = self._prompted = self._marks_paste = False
+        self._prompted = self._marks_paste = False
+        self.in_text = False
+        """Whether a line of the answer is not complete."""
         self._bar = ""
         self._progress = ""
         """The last progress that was printed."""
@@ -101,15 +103,15 @@ class Console:
         line, newline, rest = text.partition("\n") if self._waiting else (text, "", "")
         text = line + newline
         self._put(printable(text) if self.out_is_terminal else text)
-        self._open_line = not text.endswith("\n")
+        self.in_text = not text.endswith("\n")
         if newline:
             self._write_waiting()
             self.text(rest)
 
     def end_text(self) -> None:
         """End a message: write a newline unless it ends with one."""
-        if self._open_line:
-            self._open_line = False
+        if self.in_text:
+            self.in_text = False
             self._put("\n")
         self._write_waiting()
 
@@ -130,7 +132,7 @@ class Console:
     def note(self, text: str, look: Look = "", *, waits: bool = False) -> None:
         """Write a line to stderr. One that `waits` does not break a line of the answer, and is written after it, unless too
         many wait."""
-        if self._open_line and self.out_is_terminal and self.err_is_terminal:
+        if self.in_text and self.out_is_terminal and self.err_is_terminal:
             if waits:
                 self._waiting.append((text, look))
                 self._waiting_chars += len(text) + 1
@@ -142,15 +144,10 @@ class Console:
         self._clear_bar()
         self._write(self.paint(printable(text), look) + "\n")
 
-    @property
-    def in_text(self) -> bool:
-        """Whether a line of the answer is not complete."""
-        return self._open_line
-
     def prompt(self, text: str, *, stays: bool = False) -> None:
         """Write a prompt to stderr, without a newline. Text that is written before the answer to one that `stays` begins a
         new line, and sets `covered`."""
-        if self._open_line and self.out_is_terminal:
+        if self.in_text and self.out_is_terminal:
             self.end_text()
         self._leave_prompt()
         self._clear_bar()

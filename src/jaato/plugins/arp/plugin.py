@@ -26,26 +26,13 @@ KNOWN = Path(__file__).parents[1] / "known.json"
 MAX_SHOWN = 100
 
 
-class KnownName(msgspec.Struct):
-    """A tool that comes with jaato, by its names."""
-
-    spec: dict[str, Any]
-    aliases: dict[str, Any] = {}
-
-
-class KnownTools(msgspec.Struct):
-    """The tools of a plugin that comes with jaato."""
-
-    tools: list[KnownName] = []
-
-
 @functools.cache
 def own_names() -> frozenset[str]:
     """The names of all tools that come with jaato, used here or not: what a rule allows of them is not meant for a
     third party's."""
-    plugins = decode_json(KNOWN.read_bytes(), dict[str, KnownTools])
-    tools = [tool for plugin in plugins.values() for tool in plugin.tools]
-    return frozenset(name for tool in tools for name in (str(tool.spec["name"]), *tool.aliases))
+    plugins = decode_json(KNOWN.read_bytes(), dict[str, Any])
+    tools = [tool for plugin in plugins.values() for tool in plugin["tools"]]
+    return frozenset(name for tool in tools for name in (tool["spec"]["name"], *tool.get("aliases", ())))
 
 
 class ArpPlugin(Plugin):

@@ -214,12 +214,8 @@ def names_control(parts: Sequence[str], names: ControlNames = STANDARD, tiers: T
         return True  # a HEAD makes a directory a bare git repository, with a config and hooks of its own
     if names.first.match(written) or (tiers == 2 and names.second.match(written)):
         return True
-    return in_bare_repository_names(written)
-
-
-def in_bare_repository_names(names: Sequence[str]) -> bool:
-    """Whether the path lies in a directory called like a bare repository, `x.git`, where git reads orders."""
-    return any(name.endswith(".git") and below in ORDERS for name, below in itertools.pairwise(names))
+    # in a directory called like a bare repository, `x.git`, git reads orders
+    return any(name.endswith(".git") and below in ORDERS for name, below in itertools.pairwise(written))
 
 
 def is_beside(root: Path, parts: Sequence[str], names: Collection[str], marker: str) -> bool:

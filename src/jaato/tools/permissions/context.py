@@ -169,14 +169,10 @@ class PermissionContext(msgspec.Struct, frozen=True):
 
     def find_tool_grant(self, tool: Tool) -> Grant | None:
         """The grant of this session that covers every call of the tool."""
-        return next(
-            (one for one in self.grants if covers_tool(one, tool) and is_for_workspace(one, self)), None
-        )
-
-
-def covers_tool(grant: Grant, tool: Tool) -> bool:
-    """Whether a grant allows a tool whole, for a while."""
-    return grant.shape is None and allows_for_a_while(grant, tool)
+        for one in self.grants:
+            if one.shape is None and allows_for_a_while(one, tool) and is_for_workspace(one, self):
+                return one
+        return None
 
 
 def allows_for_a_while(grant: Grant, tool: Tool) -> bool:

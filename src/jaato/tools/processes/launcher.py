@@ -37,14 +37,10 @@ class WardenClient:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
-        self._pid = 0
+        self.warden_pid = 0
+        """The process id of the warden, 0 before the first command."""
         self._owner = 0
         self._end: weakref.finalize[..., WardenClient] | None = None
-
-    @property
-    def warden_pid(self) -> int:
-        """The process id of the warden, 0 before the first command."""
-        return self._pid
 
     def supervisor(self, streams: Sequence[int] = (), joins: Sequence[int] = ()) -> socket.socket:
         """A socket to a new supervisor that waits for its request; raises OSError when there can be none.
@@ -96,13 +92,13 @@ class WardenClient:
     def nudge(self) -> None:
         """Wake the warden in case a command has stopped it."""
         with self._lock:
-            if self._pid and self._owner == os.getpid():
-                signal_warden(self._pid, signal.SIGCONT)
+            if self.warden_pid and self._owner == os.getpid():
+                signal_warden(self.warden_pid, signal.SIGCONT)
 
     def replace(self, pid: int) -> None:
         """Kill a warden that does not answer; the next command gets another."""
         with self._lock:
-            if pid and pid == self._pid:
+            if pid and pid == self.warden_pid:
                 signal_warden(pid, signal.SIGKILL)
                 self._forget()
 
@@ -116,7 +112,7 @@ class WardenClient:
             return self._control
         ours, theirs = socket.socketpair()
         try:
-            self._pid = os.posix_spawn(
+            self.warden_pid = os.posix_spawn(
                 sys.executable,
                 [sys.executable, "-I", "-S", "-B", "-c", START, str(PACKAGES), str(spool_directory())],
                 {},
@@ -134,12 +130,12 @@ class WardenClient:
         finally:
             theirs.close()
         self._control, self._owner = ours, os.getpid()
-        self._end = weakref.finalize(self, close_warden, ours, self._pid, self._owner)
+        self._end = weakref.finalize(self, close_warden, ours, self.warden_pid, self._owner)
         return ours
 
     def _forget(self) -> None:
         self._control = None
-        self._pid = 0
+        self.warden_pid = 0
         if self._end is not None:
             self._end()
 

@@ -112,9 +112,4 @@ def names_file(pattern: tuple[PatternWord, ...]) -> bool:
 def is_plain(word: Word) -> bool:
     """Whether the `*` at the end of a pattern covers this word: what it stands for is known, and no file name in it can be
     an option."""
-    return word.value is not None and (not word.glob or plain_glob(word))
-
-
-def plain_glob(word: Word) -> bool:
-    """Whether file names matched by this word can be no options."""
-    return word.value is not None and word.value[:1] not in ("-", "*", "?", "[", "")
+    return word.value is not None and (not word.glob or word.value[:1] not in ("-", "*", "?", "[", ""))

@@ -228,7 +228,7 @@ def schema_issues(given: ToolRegistration) -> Issues:
         try:
             validator_of(schema, "they")
         except PluginError as error:
-            issues.append((path, one_sentence(str(error))))
+            issues.append((path, " ".join(str(error).split()).rstrip(".")[:400]))
     return issues
 
 
@@ -247,8 +247,3 @@ def metadata_issues(given: ToolRegistration) -> Issues:
     elif len(msgspec.json.encode(source)) > MAX_SOURCE_BYTES:
         issues.append(("/source", f"has at most {MAX_SOURCE_BYTES:,} bytes"))
     return issues
-
-
-def one_sentence(text: str) -> str:
-    """A text in one line, without the full stop."""
-    return " ".join(text.split()).rstrip(".")[:400]

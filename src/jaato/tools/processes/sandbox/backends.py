@@ -56,8 +56,11 @@ class Bubblewrap(msgspec.Struct, frozen=True):
     def arguments(self, plan: MountPlan, cwd: str, *more: str) -> tuple[str, ...]:
         """The command line in front of a program's own, with more options."""
         given = [self.program, *self.isolation, *more, *options(operations(plan))]
-        for path in find_kernel_places() if os.geteuid() == 0 else ():
-            given += ["--ro-bind", path, path]
+        for name in (
+            KERNEL_PLACES if os.geteuid() == 0 else ()
+        ):  # user 0 may write them whatever its capabilities are
+            if os.path.exists(path := f"/proc/{name}"):
+                given += ["--ro-bind", path, path]
         return (*given, "--chdir", cwd, "--")
 
 
@@ -67,11 +70,6 @@ def options(given: Iterable[Operation]) -> list[str]:
     for kind, source, target in given:
         words += [OPTIONS[kind], *((source,) if source else ()), target]
     return words
-
-
-def find_kernel_places() -> list[str]:
-    """Paths in `/proc` that user 0 may write whatever its capabilities are."""
-    return [path for name in KERNEL_PLACES if os.path.exists(path := f"/proc/{name}")]
 
 
 def find_bubblewrap(search_path: str, untrusted: Iterable[Path] = ()) -> tuple[Bubblewrap | None, str]:
