@@ -34,6 +34,7 @@ from jaato.storage.private_files import check_own_file, create_private
 from jaato.storage.schema import SEQ_BITS, STEPS, statements, version_of
 from jaato.storage.session_table import list_sessions
 from jaato.tools.call import replace_surrogates
+from jaato.tools.invisible_text import printable_line
 
 VERSION = 1
 """Goes up whenever `text_of` gives other words: an index of other words is made anew."""
@@ -109,7 +110,7 @@ def keep_words(text: str) -> str:
 def snippet(text: str, terms: list[str]) -> str:
     """A line of the text around the first place where one of the terms stands."""
     words = [term.strip('" *').split()[0] for term in terms]
-    shown = " ".join([part for part in strip_controls(text).split() if part])
+    shown = printable_line(text)
     at = -1
     folded = shown.casefold()
     for word in words:
@@ -119,11 +120,6 @@ def snippet(text: str, terms: list[str]) -> str:
     begin = max(0, min(at, len(shown)) - BEFORE_CHARS)
     cut = shown[begin : begin + SNIPPET_CHARS]
     return f"{'…' if begin else ''}{cut}{'…' if begin + SNIPPET_CHARS < len(shown) else ''}"
-
-
-def strip_controls(text: str) -> str:
-    """A text without what would steer a terminal."""
-    return "".join([sign if sign.isprintable() else " " for sign in text])
 
 
 TABLES = """

@@ -59,6 +59,18 @@ def is_whole(message: Message) -> bool:
     return message["type"] == "http.request" and "body" in message and not message.get("more_body", False)
 
 
+def accepts_gzip(header: bytes | None) -> bool:
+    """Whether an `Accept-Encoding` accepts gzip (RFC 9110, 12.5.3)."""
+    if header is None or (b"gzip" not in header and b"*" not in header):
+        return False
+    found: dict[bytes, bool] = {}
+    for part in header.lower().split(b","):
+        coding, _, rest = part.partition(b";")
+        quality = rest.strip().removeprefix(b"q=").strip() or b"1"
+        found[coding.strip()] = quality.strip(b"0.") != b""
+    return found.get(b"gzip", found.get(b"*", False))
+
+
 async def body_of(scope: Scope, receive: Receive) -> bytes | None:
     """The complete body; None if the client disconnected. Raises `Refused` if it is too large or misses the deadline."""
     declared = header(scope, b"content-length")

@@ -24,13 +24,13 @@ from jaato.protocol.arp import (
     strict,
 )
 from jaato.protocol.codec import encode
+from jaato.server.http.asgi import accepts_gzip
 from jaato.server.registry.catalog import Page, ServedTool, ServedTools
 from jaato.server.registry.requests import (
     Headers,
     ListQuery,
     Request,
     Route,
-    accepts_gzip,
     matches_etag,
     parse_list_query,
     parse_version,

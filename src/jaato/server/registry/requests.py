@@ -209,18 +209,6 @@ def parse_trace_id(traceparent: bytes | None) -> str | None:
     return match[2].decode()
 
 
-def accepts_gzip(header: bytes | None) -> bool:
-    """Whether the client accepts gzip."""
-    if header is None or (b"gzip" not in header and b"*" not in header):
-        return False
-    found: dict[bytes, bool] = {}
-    for part in header.lower().split(b","):
-        coding, _, rest = part.partition(b";")
-        quality = rest.strip().removeprefix(b"q=").strip() or b"1"
-        found[coding.strip()] = quality.strip(b"0.") != b""
-    return found.get(b"gzip", found.get(b"*", False))
-
-
 def matches_etag(header: bytes, tags: tuple[bytes, ...]) -> bool:
     """Whether `If-None-Match` names one of these tags; the comparison is the weak one (RFC 9110, 13.1.2)."""
     if header.strip() == b"*":

@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from jaato.server.auth.gate import send_refusal, server_error
-from jaato.server.http.asgi import Receive, Refused, Scope, Send, header
+from jaato.server.http.asgi import Receive, Refused, Scope, Send, accepts_gzip, header
 
 BUILT = Path(__file__).parent / "built"
 """What `npm run build` in `clients/web` writes."""
@@ -80,7 +80,7 @@ class StaticFiles:
         body = asset.body
         known = [one.strip() for one in (header(scope, b"if-none-match") or "").split(",")]
         status = 304 if named["etag"] in known else 200
-        if accepts_gzip(header(scope, b"accept-encoding") or ""):
+        if accepts_gzip((header(scope, b"accept-encoding") or "").encode()):
             named["content-encoding"], body = "gzip", asset.compressed
         if status == 200:
             named["content-length"] = str(len(body))
@@ -99,12 +99,3 @@ def find_asset(scope: Scope) -> Asset:
     if scope["method"] not in ("GET", "HEAD"):
         raise Refused(405, "The page is read with GET.", allow="GET, HEAD")
     return asset
-
-
-def accepts_gzip(text: str) -> bool:
-    """Whether an `Accept-Encoding` accepts gzip."""
-    for one in text.lower().split(","):
-        coding, _, quality = one.strip().partition(";")
-        if coding.strip() == "gzip":
-            return quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
-    return False
