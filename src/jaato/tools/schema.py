@@ -279,6 +279,16 @@ def schema_of(kind: Any) -> dict[str, Any]:
     return {**schema, "$defs": definitions} if definitions else schema
 
 
+def closed_object(properties: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an object with exactly these properties, in this order."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
 def uses(value: Any, reference: str) -> bool:
     """Whether a schema refers to this definition."""
     match value:

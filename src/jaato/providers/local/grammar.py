@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaato.protocol.specs import ToolSpec
+from jaato.tools.schema import closed_object
 
 MAX_STRING_CHARS = 6000
 MAX_ANSWER_CHARS = 4000
@@ -40,25 +41,15 @@ def turn_schema(
         parameters = tool.parameters if exact else {"type": "object"}
         definitions[key] = limit_schema({**parameters, "type": "object"}, f"#/$defs/{key}")
         choices.append(
-            make_closed_object(step=STEP, tool={"const": tool.name}, args={"$ref": f"#/$defs/{key}"})
+            closed_object({"step": STEP, "tool": {"const": tool.name}, "args": {"$ref": f"#/$defs/{key}"}})
         )
     if response is None:
         answer: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": MAX_ANSWER_CHARS}
     else:
         definitions["answer"] = limit_schema(response, "#/$defs/answer")
         answer = {"$ref": "#/$defs/answer"}
-    choices.append(make_closed_object(answer=answer))
+    choices.append(closed_object({"answer": answer}))
     return {"x-guidance": GUIDANCE, "anyOf": choices, "$defs": definitions}
-
-
-def make_closed_object(**properties: dict[str, Any]) -> dict[str, Any]:
-    """An object with exactly these properties, in this order."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
 
 
 def limit_schema(schema: Any, root: str) -> Any:

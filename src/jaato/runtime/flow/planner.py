@@ -13,6 +13,7 @@ from jaato.protocol.specs import ToolSpec
 from jaato.runtime.embedding.structured_output import parse
 from jaato.runtime.flow.trace import MOST_ROOM_CHARS, Offer, Planned, Replied
 from jaato.tools.filesystem.containment import display_name
+from jaato.tools.schema import closed_object
 
 LEAST_ROOM_CHARS, USUAL_TOKENS = 2_000, 32_000
 """The room for untrusted text in one prompt: a character for each token of the context, within these bounds."""
@@ -185,18 +186,8 @@ def plan_schema(offers: Sequence[Offer], max_steps: int) -> dict[str, Any]:
         "tool": {"type": "string", "enum": [offer.name for offer in offers]},
         "purpose": {"type": "string"},
     }
-    steps = {"type": "array", "items": make_closed_object(properties), "maxItems": max_steps}
-    return make_closed_object({"steps": steps})
-
-
-def make_closed_object(properties: dict[str, Any]) -> dict[str, Any]:
-    """An object of these properties and no other."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [*properties],
-        "additionalProperties": False,
-    }
+    steps = {"type": "array", "items": closed_object(properties), "maxItems": max_steps}
+    return closed_object({"steps": steps})
 
 
 def parse_plan(text: str, names: Collection[str], max_steps: int) -> ParsedPlan:

@@ -28,6 +28,7 @@ from jaato.server.mcp.list_changes import Changes, Notify
 from jaato.server.mcp.sessions import ANSWER_S, SCHEME, ClientCall, ToolSession, uri_of
 from jaato.server.tool_sessions import ToolSessions
 from jaato.tools.call import problem_of
+from jaato.tools.filesystem.text_encoding import decodable_prefix
 from jaato.version import __version__
 
 if TYPE_CHECKING:
@@ -425,17 +426,8 @@ def link(
 
 def contents_of(uri: str, data: bytes) -> mcp.TextResourceContents | mcp.BlobResourceContents:
     """Bytes as a resource's contents: text when they are; a character that is cut at the end is left to the next piece."""
-    text = text_in(data)
+    text = decodable_prefix(data)
     if text is not None:
-        return mcp.TextResourceContents(uri=uri, mime_type="text/plain", text=text)
+        return mcp.TextResourceContents(uri=uri, mime_type="text/plain", text=text.decode())
     blob = base64.b64encode(data).decode("ascii")
     return mcp.BlobResourceContents(uri=uri, mime_type="application/octet-stream", blob=blob)
-
-
-def text_in(data: bytes) -> str | None:
-    """The text these bytes are, as far as its last whole character; None when they are none."""
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        cut = error.start > 0 and error.start >= len(data) - 3 and error.reason == "unexpected end of data"
-        return data[: error.start].decode("utf-8") if cut else None

@@ -12,6 +12,7 @@ from jaato.server.registry.audit import is_audit, who_of
 from jaato.server.registry.caller_sessions import Caller, Callers
 from jaato.server.registry.requests import Headers, Principal, Request, parse_parameters, single_value
 from jaato.server.registry.responses import NOT_STORED, Response, refusal
+from jaato.tools.filesystem.text_encoding import decodable_prefix
 
 PATH = f"{LIST_PATH}:result"
 HANDLE = re.compile(r"(?:result:)?([0-9a-f]{64})")
@@ -69,13 +70,3 @@ def sessions_of(callers: Callers, who: Principal) -> Iterator[str]:
     for row in callers.store.sessions(limit=MAX_SESSIONS):
         if is_audit(row) and who_of(row) == who.name:
             yield row.id
-
-
-def decodable_prefix(data: bytes) -> bytes | None:
-    """Text up to its last complete character; None if it is no text."""
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        cut = error.start > 0 and error.start >= len(data) - 3 and error.reason == "unexpected end of data"
-        return data[: error.start] if cut else None
-    return data

@@ -202,3 +202,13 @@ def align_lines(old: Sequence[str], new: Sequence[str]) -> list[tuple[str, int, 
     head = [("equal", 0, start, 0, start)] if start else []
     tail = [("equal", len(old) - end, len(old), len(new) - end, len(new))] if end else []
     return [*head, *middle, *tail]
+
+
+def decodable_prefix(data: bytes) -> bytes | None:
+    """Text up to its last complete character; None if it is no text."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        cut = error.start > 0 and error.start >= len(data) - 3 and error.reason == "unexpected end of data"
+        return data[: error.start] if cut else None
+    return data
