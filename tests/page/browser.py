@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -176,11 +176,11 @@ class Watched:
 
 
 @contextmanager
-def watched(desk: Desk, **context: Any) -> Iterator[Watched]:
-    """A page in a browser of its own, checked at the end."""
+def watched(desk: Desk, arguments: Sequence[str] = (), **context: Any) -> Iterator[Watched]:
+    """A page in a browser of its own, started with these `arguments`, checked at the end."""
     api = need_chromium()
     with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", *arguments])
         made = Watched(
             browser.new_context(**{"viewport": {"width": 1_280, "height": 800}, **context}), desk.origin
         )

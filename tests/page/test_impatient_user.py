@@ -96,6 +96,40 @@ def test_a_session_that_was_removed(tmp_path: Path) -> None:
         page.get_by_text("This session cannot be opened.").wait_for()
 
 
+def test_a_session_that_is_deleted_elsewhere(tmp_path: Path) -> None:
+    """At once nothing can be sent or answered there; what was being written can be read, and the list is without it."""
+    steps: list[dict[str, Any]] = [
+        {"calls": [{"name": "run", "arguments": {"command": "id", "need": ["write"]}}]}
+    ]
+    with desk(tmp_path, main=steps) as server, watched(server) as seen:
+        page = seen.page
+        seen.open(server)
+        seen.begin(server, name="Shared")
+        seen.send("Go.")
+        page.locator(".question").wait_for()
+        field = page.get_by_label("Message", exact=True)
+        field.fill("a long thought")
+        other = page.context.new_page()
+        other.goto(page.url)
+        other.get_by_role("button", name="Delete").click()
+        other.locator("dialog").get_by_role("button", name="Delete").click()
+        other.get_by_text("No session is open.").wait_for()
+        seen.see("This session was removed")
+        page.locator(".question").wait_for(state="detached")
+        assert field.input_value() == "a long thought"
+        assert not field.is_editable()
+        assert page.locator(".composer .primary").is_disabled()
+        assert page.get_by_role("button", name="Stop").count() == 0
+        page.get_by_text("There are no sessions yet.").wait_for()
+        seen.offline_is_expected = True
+        server.kill()
+        page.get_by_text("Offline. What you see").wait_for()
+        server.start()
+        page.get_by_text("connected", exact=True).wait_for()
+        other.get_by_text("There are no sessions yet.").wait_for()
+        assert page.get_by_role("log").get_by_text("cannot be shown any more").count() == 1
+
+
 def test_a_session_that_is_created_without_a_connection(tmp_path: Path) -> None:
     """It fails at once with the reason; what was typed stays, and nothing happens after Cancel."""
     with desk(tmp_path, main=[]) as server, watched(server) as seen:

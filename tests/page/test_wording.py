@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any, get_args, get_type_hints
 
@@ -14,6 +15,7 @@ from jaato.cli.output.wording import (
     call_text,
     compaction_text,
     event_lines,
+    progress_lines,
     retry_text,
     summary_line,
     turn_end_lines,
@@ -28,8 +30,10 @@ from jaato.protocol.events import (
     PermissionResolved,
     Retry,
     TurnCompleted,
+    WaypointUpdated,
 )
 from jaato.protocol.messages import Message, Problem, Source, Text, Usage
+from jaato.protocol.specs import Waypoint
 from jaato.settings.budgets import price_text
 from jaato.tui.status_line import abbreviate_count
 from jaato.tui.transcript.blocks import format_duration
@@ -164,3 +168,24 @@ def test_what_happens_beside_the_conversation() -> None:
     ]
     here = [text for one in budgets for text, _ in event_lines(one, 100, verbose=False)]
     assert ask_page(*(("budgetText", one) for one in budgets)) == here
+
+
+def test_what_becomes_of_waypoints() -> None:
+    """A restore, and what the agent did; nothing for what commands of the user show, such as `/undo`."""
+    cases = itertools.product(
+        get_args(get_type_hints(WaypointUpdated)["action"]),
+        get_args(get_type_hints(Waypoint)["owner"]),
+        (False, True),
+    )
+    events = [
+        WaypointUpdated(
+            action=action,
+            waypoint=Waypoint(id="w1", description="before\nit", owner=owner, parent="w0", ceiling=ceiling),
+            current="w1",
+            **HEAD,
+        )
+        for action, owner, ceiling in cases
+    ]
+    here = ["".join(text for text, _ in progress_lines(one, 100)) for one in events]
+    assert len(set(here)) > 3
+    assert ask_page(*(("waypointText", one) for one in events)) == here

@@ -90,6 +90,7 @@ def test_watchers_hear_that_their_session_was_removed(tmp_path: Path) -> None:
             assert (await one.ask("session.delete", session_id=session_id)).error is None
             notice = await two.until(SystemMessage)
             assert "removed" in notice.text
+            assert notice.is_deleted
             assert server.hub.events >= before > 0
             text = Metrics(since=time.monotonic() - 12_345_678).render(server.hub)
             assert "jaato_uptime_seconds 12345678." in text

@@ -75,10 +75,11 @@ export class Client {
 
   #resume(): void {
     for (const session of this.#sessions.values()) {
-      if (!session.known) continue;
-      this.ask({ type: "session.attach", session_id: session.id, after_seq: session.state.seq }).catch((error: unknown) => {
-        session.lost(error instanceof Error ? error : new Error(String(error)));
-      });
+      if (!session.known || session.isRemoved) continue;
+      this.ask({ type: "session.attach", session_id: session.id, after_seq: session.state.seq }).then(
+        () => session.found(),
+        (error: Error) => session.lost(error),
+      );
     }
   }
 }
@@ -103,6 +104,11 @@ export class Session {
   constructor(client: Client, id: string) {
     this.#client = client;
     this.id = id;
+  }
+
+  /** Whether it was removed, so that nothing more comes. */
+  get isRemoved(): boolean {
+    return this.error instanceof CommandError && this.error.code === "session_not_found";
   }
 
   /** Be called after each event; undefined for a change without one. Returns the function that stops it. */
@@ -180,12 +186,22 @@ export class Session {
         this.known = true;
       }
     }
+    if (event.type === "system.message" && event.is_deleted) return this.lost(new CommandError({ code: "session_not_found", message: event.text }));
     apply(this.state, event);
     for (const listener of this.#listeners) listener(event);
   }
 
   /** The session cannot be watched any more. */
   lost(error: Error): void {
+    this.#change(error);
+  }
+
+  /** The session can be watched again. */
+  found(): void {
+    if (this.error) this.#change(undefined);
+  }
+
+  #change(error: Error | undefined): void {
     this.error = error;
     for (const listener of this.#listeners) listener(undefined);
   }

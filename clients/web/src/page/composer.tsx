@@ -25,7 +25,8 @@ interface Props {
 }
 
 export function Composer({ view, status, show }: Props) {
-  const { working } = view;
+  const gone = view.session.error !== undefined;
+  const working = view.working && !gone;
   const field = useRef<HTMLTextAreaElement>(null);
   const { text, change, error, setError, pending, send, attachments } = useMessage(view, status, show);
   const { attached, read, paste } = attachments;
@@ -62,11 +63,11 @@ export function Composer({ view, status, show }: Props) {
       <p role="alert" class="error-text">{error}</p>
       <Attachments attached={attached} change={attachments.change} />
       <div class="composer-row">
-        <textarea ref={field} class="field" rows={1} aria-label="Message" placeholder={innerWidth < NARROW_PX ? "Message" : working ? "Write to the agent while it works…" : "Message, / for commands, @ for files"} value={text} dir="auto"
+        <textarea ref={field} class="field" rows={1} aria-label="Message" readOnly={gone} placeholder={gone ? "Nothing can be sent to this session." : innerWidth < NARROW_PX ? "Message" : working ? "Write to the agent while it works…" : "Message, / for commands, @ for files"} value={text} dir="auto"
           aria-controls={several ? "completions" : undefined} aria-autocomplete="list" aria-activedescendant={several ? `completion-${completing.chosen}` : undefined}
           onInput={(event) => change(event.currentTarget.value)} onKeyDown={press} onPaste={paste} />
         {working ? <button type="button" class="button danger" onClick={stop} title="Escape">Stop</button> : null}
-        <button type="submit" class="button primary" disabled={status !== "online" || empty}>{working ? "Queue" : "Send"}</button>
+        <button type="submit" class="button primary" disabled={status !== "online" || gone || empty}>{working ? "Queue" : "Send"}</button>
       </div>
     </form>
   );
@@ -87,7 +88,7 @@ function useMessage(view: View, status: Status, show: (id: string) => void) {
   };
   const send = async () => {
     const whole = [text, ...attachments.attached.pasted].join("\n\n").trim();
-    if ((!whole && !attachments.attached.files.length) || status !== "online") return;
+    if ((!whole && !attachments.attached.files.length) || status !== "online" || view.session.error) return;
     setText("");
     sending.set(draft, text);
     const timer = setTimeout(() => setPending(whole), SENDING_MS);

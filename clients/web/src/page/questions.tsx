@@ -22,7 +22,7 @@ const IN_PREVIEW = new Set(["content", "new_content", "old", "new", "prologue", 
 const CUT = /^… the diff goes on/m;
 
 export function Questions({ view, status }: { view: View; status: Status }) {
-  const all = Object.values(view.session.state.questions);
+  const all = view.session.error ? [] : Object.values(view.session.state.questions);
   const question = all[0];
   const role = view.client.connection.welcome?.role;
   if (!question) return <div class="sr-only" role="status" aria-live="assertive" />;

@@ -27,10 +27,10 @@ const openPanel = (panel: Route["panel"]) => changeRoute({ panel });
 
 export function SessionPage({ view, status, route, show }: Props) {
   useView(view);
-  const { state, known } = view.session;
+  const { state, known, error } = view.session;
   const panel = PANELS.find((one) => one.name === route.panel);
   const { title } = view;
-  const questions = Object.values(state.questions);
+  const questions = error ? [] : Object.values(state.questions);
   useNotifications(view, questions, show);
   useEffect(() => {
     document.title = `${questions.length ? `(${questions.length}) ` : ""}${oneLine(title, 60) || "jaato"} – jaato`;

@@ -110,7 +110,7 @@ function useSessions(client: Client, status: Status, query: string, view: View |
   /** How many rows a refresh fetches: also those of a page that it overtakes. */
   const wanted = useRef(PAGE);
   const pushed = view?.session.info?.sessions;
-  const activity = view ? `${view.working} ${Object.keys(view.session.state.questions).length} ${view.session.state.name}` : "";
+  const activity = view ? `${view.working} ${Object.keys(view.session.state.questions).length} ${view.session.state.name} ${view.session.isRemoved}` : "";
   const fetchPage = async (after: string | null) => {
     const mine = (asked.current += 1);
     if (after && !query) wanted.current = list.length + PAGE;

@@ -6,7 +6,7 @@ import { type Client, type Entry, type ProtocolEvent, type Session, isUnfinished
 import type { ContextBlock, TurnCompleted } from "../client/index.ts";
 import { Tasks } from "./tasks.ts";
 import { oneLine, titleOf, wordsOf } from "./text.ts";
-import { budgetText, otherAnswer, retryText } from "./wording.ts";
+import { budgetText, otherAnswer, retryText, waypointText } from "./wording.ts";
 
 /** Something beside the conversation: what a command printed, a warning, a retry. */
 export interface Notice {
@@ -205,7 +205,8 @@ export class View {
       case "background.updated":
         return this.notice("", `background task ${event.task_id} (${event.tool}): ${event.status}`, event.status === "failed" ? "warning" : "info");
       case "waypoint.updated":
-        return this.notice("", `waypoint ${event.waypoint.id} ${event.action}: ${event.waypoint.description}`);
+        if (waypointText(event)) this.notice("", waypointText(event));
+        return;
       case "session.updated":
         if (event.model) this.notice("", `the model is now ${event.model}`);
         if (event.mode) this.notice("", `the mode is now ${event.mode}`, "warning");

@@ -53,7 +53,7 @@ export function Transcript({ view, agentId, showAgent }: Props) {
         {view.more ? <button type="button" class="button small earlier" disabled={fetching} onClick={() => void earlier()}>{fetching ? "Loading…" : "Show earlier"}</button> : null}
         {!items.length && !agent?.working ? <p class="muted begin">{root ? "Send a message to begin." : "This agent has not said anything yet."}</p> : null}
         <Rows items={items} view={view} showAgent={showAgent} />
-        {agent ? <Streaming view={view} agent={agent} /> : null}
+        {agent && !view.session.error ? <Streaming view={view} agent={agent} /> : null}
         </div>
       </div>
       {atEnd ? null : <button type="button" class="button small jump" onClick={jump}>Jump to the end ↓</button>}

@@ -1,6 +1,6 @@
 // The words that the page has in common with terminals and editors: those of `jaato.cli.output`, to the letter.
 
-import type { BudgetUpdated, ClarificationResolved, GcCompleted, PermissionResolved, Retry, TurnCompleted, Usage } from "../client/index.ts";
+import type { BudgetUpdated, ClarificationResolved, GcCompleted, PermissionResolved, Retry, TurnCompleted, Usage, WaypointUpdated } from "../client/index.ts";
 import { counted, oneLine } from "./text.ts";
 
 /** Characters of an argument in the line of a call. */
@@ -117,6 +117,12 @@ export function compactionText(event: GcCompleted): string {
   if (event.problem) return oneLine(`the context was not compacted: ${event.problem}`, LINE_CHARS);
   const cleared = event.cleared ? `, ${counted(event.cleared, "tool result")} cleared` : "";
   return oneLine(`context compacted, ${count(event.tokens_before)} to about ${counted(event.tokens_after, "token")}${cleared} (${event.strategy}: ${event.reason})`, LINE_CHARS);
+}
+
+/** A restore, or what the agent did with a waypoint of its own; empty for the rest, which the user's command shows. */
+export function waypointText({ action, waypoint }: WaypointUpdated): string {
+  if (action !== "restored" && (waypoint.owner !== "model" || waypoint.ceiling)) return "";
+  return oneLine(`waypoint ${waypoint.id} ${action}: ${waypoint.description}`, LINE_CHARS);
 }
 
 /** A budget for which the user has allowed more. */

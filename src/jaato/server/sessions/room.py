@@ -171,7 +171,7 @@ class Room:
     def publish_deletion(self) -> None:
         """Publish that the session was deleted."""
         text = "This session was removed; there is nothing more to come."
-        self.publish(SystemMessage(**self._head(), text=text, level="warning", is_deleted=True))
+        self.publish(SystemMessage(**self.head(), text=text, level="warning", is_deleted=True))
 
     def publish_config_error(self, error: JaatoError) -> None:
         """Publish that a new configuration is invalid."""
