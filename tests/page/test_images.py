@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.page.browser import desk, need_chromium, watched
+from tests.page.slow_link import slow_link
 
 pytestmark = pytest.mark.system
 
@@ -52,6 +54,54 @@ def test_an_image_is_pasted_sent_and_shown(tmp_path: Path) -> None:
             == 1
         )
         assert page.locator("img.media").get_attribute("src").startswith("blob:")
+
+
+DROP_NOISE = """(pixel) => {
+    const bytes = crypto.getRandomValues(new Uint8Array(65_536));
+    const given = new DataTransfer();
+    const image = [Uint8Array.from(atob(pixel), (char) => char.charCodeAt(0)), ...Array(8).fill(bytes)];
+    given.items.add(new File(image, "large.png", { type: "image/png" }));
+    const drag = (type) => document.querySelector(".transcript").dispatchEvent(
+        new DragEvent(type, { dataTransfer: given, bubbles: true, cancelable: true }));
+    drag("dragover");
+    drag("drop");
+}"""
+
+
+def test_an_image_that_takes_long_to_send(tmp_path: Path) -> None:
+    """On a slow link the connection is not taken for dead while an image is on its way; on a dead one it is given up."""
+    steps: list[dict[str, Any]] = [{"text": "A dot."}, {"text": "Another."}]
+    with (
+        desk(tmp_path, main=steps) as server,
+        slow_link(server) as link,
+        watched(server, link.arguments) as seen,
+    ):
+        page = seen.page
+        page.clock.install()
+        seen.open(server)
+        seen.begin(server)
+        before = link.connections
+        look = "document.dispatchEvent(new Event('visibilitychange'))"
+        for text in ("What is this?", "And this?"):
+            link.carries.clear()
+            page.evaluate(DROP_NOISE, PIXEL)
+            page.locator(".attachments").get_by_text("large.png").wait_for()
+            seen.send(text)
+            page.get_by_text(f"Sending: {text}").wait_for()
+            page.evaluate(look)
+            page.clock.fast_forward(30_000)
+            assert page.locator(".dot").inner_text() == "connected"
+            if text == "What is this?":
+                link.carries.set()
+                seen.see("A dot.")
+                assert link.connections == before
+        seen.offline_is_expected = True
+        while page.locator(".dot").inner_text() == "connected":
+            page.clock.fast_forward(61_000)
+        page.get_by_text("Offline. What you see").wait_for()
+        link.carries.set()
+        seen.see("Another.")
+        assert page.locator(".message.user").count() == 2
 
 
 DROP = """([pixel, kind]) => {

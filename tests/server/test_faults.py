@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sqlite3
 import time
@@ -14,8 +15,10 @@ import pytest
 from tests.server.serving import served
 from tests.server.test_resting import begun, until
 
+from jaato.client.websocket import TEXT, frame
 from jaato.protocol.events import SystemMessage
 from jaato.providers.scripted import Step
+from jaato.server.http.websocket import FramedSocket
 from jaato.server.metrics import Metrics
 from jaato.server.sessions import command_handlers as carry
 
@@ -114,5 +117,37 @@ def test_one_connection_watches_so_many_sessions(tmp_path: Path, monkeypatch: py
             assert (await client.ask("session.attach", session_id=ids[0], after_seq=1)).error is None
             assert (await client.ask("session.detach", session_id=ids[0])).error is None
             assert (await client.ask("session.attach", session_id=ids[2])).error is None
+
+    anyio.run(bounded, main)
+
+
+def test_a_message_that_comes_slowly_is_no_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer to a ping may follow a long message: while data comes, the connection stays; without, it is closed."""
+    made: list[FramedSocket] = []
+    connect = FramedSocket.connection_made
+
+    def connection_made(self: FramedSocket, transport: asyncio.BaseTransport) -> None:
+        made.append(self)
+        connect(self, transport)
+
+    monkeypatch.setattr(FramedSocket, "connection_made", connection_made)
+    command = frame(TEXT, b'{"type":"client.config","id":"1"' + b" " * 100_000 + b"}")
+
+    async def main() -> None:
+        async with served(tmp_path, []) as server, server.client() as client:
+            (socket,) = made
+            client.ws.transport.pause_reading()
+            socket.send_keepalive_ping()
+            client.ws.transport.write(command[:50_000])
+            await until(lambda: len(socket.conn.reader.buffer) > 40_000)
+            socket.keepalive_timeout()
+            assert not socket.transport.is_closing()
+            client.ws.transport.write(command[50_000:])
+            client.ws.transport.resume_reading()
+            assert (await client.next()).error is None
+            client.ws.transport.pause_reading()
+            socket.send_keepalive_ping()
+            socket.keepalive_timeout()
+            assert socket.transport.is_closing()
 
     anyio.run(bounded, main)

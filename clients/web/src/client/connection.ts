@@ -29,6 +29,9 @@ const MAX_BACKOFF_MS = 5_000;
 /** After so long without a frame the server is asked whether it is still there. */
 const HEARTBEAT_MS = 25_000;
 const TIMEOUT_MS = 10_000;
+/** What is sent on a slow link may take minutes and holds up the question: while so much is on its way, the server has longer. */
+const LONG_BYTES = 1 << 16;
+const LONG_TIMEOUT_MS = 60_000;
 /** The longest frame that the server takes from an owner, and from others. */
 const FRAME_BYTES = 16 << 20;
 const OTHERS_FRAME_BYTES = 1 << 20;
@@ -65,6 +68,7 @@ export interface Options {
 
 interface Waiting {
   command: Command;
+  bytes: number;
   /** Whether it was sent on the current connection. */
   sent: boolean;
   resolve: (result: Result) => void;
@@ -97,7 +101,8 @@ export class Connection {
     const sent = { ...command, id };
     const frame = writeJson(sent);
     return new Promise((resolve, reject) => {
-      if (new Blob([frame]).size > (this.welcome?.role === "owner" ? FRAME_BYTES : OTHERS_FRAME_BYTES)) {
+      const bytes = new Blob([frame]).size;
+      if (bytes > (this.welcome?.role === "owner" ? FRAME_BYTES : OTHERS_FRAME_BYTES)) {
         reject(new CommandError({ code: "too_large", message: "This is too much for one message; send less at a time." }));
         return;
       }
@@ -109,7 +114,7 @@ export class Connection {
         reject(new CommandError({ code: "disconnected", message: NOT_SENT }));
         return;
       }
-      this.#waiting.set(id, { command: sent, sent: this.status === "online", resolve: resolve as (result: Result) => void, reject });
+      this.#waiting.set(id, { command: sent, bytes, sent: this.status === "online", resolve: resolve as (result: Result) => void, reject });
       if (this.status === "online") this.#socket?.send(frame);
     });
   }
@@ -216,7 +221,15 @@ export class Connection {
     clearTimeout(this.#heartbeat);
     const socket = this.#socket;
     void this.ask({ type: "client.config" }).catch(() => undefined);
-    this.#heartbeat = setTimeout(() => this.#drop(socket), TIMEOUT_MS);
+    if (socket) this.#expectFrame(socket);
+  }
+
+  /** Wait for a frame, as long as what is sent goes on its way. */
+  #expectFrame(socket: WebSocket): void {
+    const left = socket.bufferedAmount;
+    const bytes = [...this.#waiting.values()].reduce((sum, waiting) => sum + waiting.bytes, 0);
+    const isMoving = () => socket.bufferedAmount < left;
+    this.#heartbeat = setTimeout(() => (isMoving() ? this.#expectFrame(socket) : this.#drop(socket)), bytes > LONG_BYTES ? LONG_TIMEOUT_MS : TIMEOUT_MS);
   }
 
   /** Give up a connection on which nothing comes. */
