@@ -11,7 +11,7 @@ from typing import Any
 from tests.page.browser import ROOT, Desk, Watched, desk, watched
 
 PICTURES = ROOT / "docs/guides/pictures"
-PHONE = {
+PHONE: dict[str, Any] = {
     "viewport": {"width": 390, "height": 780},
     "device_scale_factor": 1,
     "has_touch": True,

@@ -93,6 +93,33 @@ def test_a_hostile_transcript_is_inert(tmp_path: Path) -> None:
         assert len(page.context.pages) == 1
 
 
+def test_arguments_push_no_warning_out_of_view(tmp_path: Path) -> None:
+    """However long the arguments are and wherever they are scrolled to, that there is no sandbox is in view."""
+    command = "\n".join(f"echo {number}" for number in range(300))
+    steps: list[dict[str, Any]] = [
+        {"calls": [{"name": "run", "arguments": {"command": command, "need": ["write"]}}]}
+    ]
+    need_chromium()
+    with (
+        desk(tmp_path, main=steps) as server,
+        watched(server, viewport={"width": 360, "height": 640}) as seen,
+    ):
+        seen.open(server)
+        seen.begin(server)
+        seen.send("Go.")
+        question = seen.page.locator(".question")
+        warning = question.get_by_text("there is no sandbox")
+        warning.wait_for()
+        body = question.locator(".question-body")
+        for place in (0, 1_000_000):
+            body.evaluate("(body, place) => { body.scrollTop = place; }", place)
+            outer, inner = question.bounding_box(), warning.bounding_box()
+            assert outer
+            assert inner
+            assert outer["y"] < inner["y"]
+            assert inner["y"] + inner["height"] < outer["y"] + outer["height"]
+
+
 def test_very_long_text_does_not_stop_the_page(tmp_path: Path) -> None:
     """A line of a megabyte, and text of many deltas: shown in part, and the page still answers."""
     steps: list[dict[str, Any]] = [

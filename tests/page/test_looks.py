@@ -109,6 +109,22 @@ def test_usage_adds_up(tmp_path: Path) -> None:
         assert panel.get_by_text("price so far").inner_text() == f"price so far, {money}"
 
 
+def test_what_fills_the_context_is_shown_after_a_reload(tmp_path: Path) -> None:
+    """The parts come with events of the turn; a page that was opened later asks for them."""
+    with desk(tmp_path, main=[{"text": "Hello."}]) as server, watched(server) as seen:
+        seen.open(server)
+        seen.begin(server)
+        seen.send("Hi.")
+        seen.see("Hello.")
+        open_panel(seen, "Usage")
+        parts = seen.page.get_by_label("Usage", exact=True).locator(".legend-list")
+        parts.get_by_text("System prompt").wait_for()
+        before = parts.inner_text()
+        seen.page.reload()
+        parts.get_by_text("System prompt").wait_for()
+        assert parts.inner_text() == before
+
+
 def test_reading_further_up_is_not_disturbed(tmp_path: Path) -> None:
     """What arrives does not move the text that is being read; a button leads back to the end."""
     long = "\n\n".join(f"Paragraph {number} of a long answer." for number in range(80))

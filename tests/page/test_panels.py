@@ -294,7 +294,7 @@ def test_a_restore_is_shown_as_a_diff_before_it_is_done(tmp_path: Path) -> None:
         file = server.work / "a.txt"
         file.write_text("one\nfirst line\nthree\n")
         page = begin(seen, server, "/waypoint create before", mode="accept-edits")
-        page.get_by_text("Waypoint w1 created").wait_for()
+        page.get_by_role("log").get_by_text("w1").first.wait_for()
         seen.send("Change it.")
         seen.see("Done.")
         (server.work / "theirs.txt").write_text("somebody's\n")

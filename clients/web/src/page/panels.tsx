@@ -10,7 +10,7 @@ import { Boundary } from "./boundary.tsx";
 import { McpServers } from "./mcp.tsx";
 import { Permissions } from "./permissions.tsx";
 import type { View } from "./store.ts";
-import { oneLine } from "./text.ts";
+import { counted, oneLine } from "./text.ts";
 import { tokens } from "./wording.ts";
 import { Tools } from "./tools.tsx";
 import { Usage } from "./usage.tsx";
@@ -91,19 +91,27 @@ function PlanView({ plan, agent }: { plan: Plan; agent: AgentView }) {
 }
 
 function Agents({ view, agentId, showAgent }: PanelProps) {
+  const { model } = view.session.state;
   const agents = Object.values(view.session.state.agents);
+  const below = agents.filter((agent) => agent.parent_agent_id !== null);
+  const about = (agent: AgentView) => oneLine((agent.reason || agent.summary || (agent.parent_agent_id !== null && agent.model === model ? "" : agent.model)).replaceAll("`", ""), 90);
   const rows = (parent: string | null, depth: number): JSX.Element[] =>
     agents.filter((agent) => agent.parent_agent_id === parent && depth < 20).flatMap((agent) => [
       <li key={agent.id} class={`depth${Math.min(depth, 5)}`}>
         <button type="button" class={`agent-row ${agent.id === agentId ? "current" : ""}`} aria-current={agent.id === agentId ? "true" : undefined} onClick={() => showAgent(depth ? agent.id : "")}>
           <AgentState status={agent.working && agent.status !== "blocked" ? "active" : agent.status} />
-          <span class="agent-name">{depth ? oneLine(agent.name, 60) : "Main agent"}<small class="muted">{oneLine((agent.reason || agent.summary || agent.model).replaceAll("`", ""), 90)}</small></span>
+          <span class="agent-name">{depth ? oneLine(agent.name, 60) : "Main agent"}<small class="muted">{about(agent)}</small></span>
           <small class="muted" title="Tokens of its context">{agent.context_tokens ? tokens(agent.context_tokens) : ""}</small>
         </button>
       </li>,
       ...rows(agent.id, depth + 1),
     ]);
-  return <ul class="agents">{rows(null, 0)}</ul>;
+  return (
+    <>
+      {below.length ? <p class="muted small">{counted(below.length, "subagent")}, {below.filter((agent) => agent.working).length} at work</p> : null}
+      <ul class="agents">{rows(null, 0)}</ul>
+    </>
+  );
 }
 
 const AGENT_MARKS: Record<string, string> = { active: "●", blocked: "?", done: "✓", error: "✕" };

@@ -120,7 +120,7 @@ function Answers({ data, busy, revoke }: { data: InForce; busy: boolean; revoke:
             </li>
           ))}
         </ul>
-      ) : <p class="muted">No answer lasts beyond its question.</p>}
+      ) : <p class="muted small">No answer lasts beyond its question.</p>}
     </section>
   );
 }

@@ -102,6 +102,7 @@ function Permission({ view, question, who, count, can }: QuestionProps<Permissio
         <h3>{who}May <code>{oneLine(question.tool, 60)}</code> run?</h3>
         <span class="muted">{count}</span>
       </header>
+      {question.access?.profile === "full" ? <p class="danger-text">It may do everything your account can: there is no sandbox.</p> : null}
       <div class="question-body">
         {editing ? (
           <textarea ref={field} class="field code-field" aria-label="Arguments as JSON" rows={Math.min(14, text.split("\n").length + 1)} spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />
@@ -144,12 +145,13 @@ function AskedArguments({ question, isCut }: { question: PermissionRequested; is
 
 function Access({ access }: { access: NonNullable<PermissionRequested["access"]> }) {
   const lines = [
-    access.profile === "full" ? "everything your account can: there is no sandbox" : access.profile === "workspace-write" ? "write in the workspace" : "read only",
+    ...(access.profile === "full" ? [] : [access.profile === "workspace-write" ? "write in the workspace" : "read only"]),
     ...(access.domains ?? []).map((domain) => (domain === "*" ? "reach every public host" : `reach ${domain}`)),
     ...(access.paths ?? []).map((path) => `change ${path}`),
     ...(access.control ? ["change the control files of the workspace"] : []),
   ];
-  return <div class={`access ${access.profile === "full" ? "danger-text" : ""}`}><b>It may</b><ul>{lines.map((line) => <li key={line}>{visible(line)}</li>)}</ul></div>;
+  if (!lines.length) return null;
+  return <div class="access"><b>It may</b><ul>{lines.map((line) => <li key={line}>{visible(line)}</li>)}</ul></div>;
 }
 
 function Clarification({ view, question, who, count, can }: QuestionProps<ClarificationQuestion>) {

@@ -43,7 +43,7 @@ export function Tools({ view }: { view: View }) {
               <li key={tool.name}>
                 <label class="tool">
                   <input type="checkbox" checked={tool.enabled} disabled={!owner} onChange={() => toggle(tool)} />
-                  <span><code class={tool.declared ? "strong" : ""}>{oneLine(tool.name, 60)}</code><small class="muted"> {tool.tokens ? counted(tool.tokens, "token") : ""}{tool.declared ? ", declared" : ""}</small><small class="muted about">{oneLine(tool.description, 160)}</small></span>
+                  <span><code class={tool.declared ? "strong" : ""}>{oneLine(tool.name, 60)}</code><small class="muted"> {tool.tokens ? counted(tool.tokens, "token") : ""}{tool.declared ? ", declared" : ""}</small><small class="muted about">{beginning(tool.description)}</small></span>
                 </label>
               </li>
             ))}
@@ -52,6 +52,12 @@ export function Tools({ view }: { view: View }) {
       ))}
     </>
   );
+}
+
+/** The first line of a description, which may end within a sentence. */
+function beginning(description: string): string {
+  const line = oneLine(description, 160);
+  return /[.!?…]$/.test(line) ? line : `${line} …`;
 }
 
 function readTool(sent: Readonly<Record<string, unknown>>, disabled: ReadonlySet<string>): Tool {

@@ -1,7 +1,9 @@
 // What the session has used: the context as a bar, tokens and money by turn as a chart, and totals.
 
-import type { TurnCompleted } from "../client/index.ts";
-import type { View } from "./store.ts";
+import { useEffect, useState } from "preact/hooks";
+
+import type { ContextBlock, TurnCompleted } from "../client/index.ts";
+import { isOwner, type View } from "./store.ts";
 import { counted, oneLine } from "./text.ts";
 import { duration, price, sumOf, tokens } from "./wording.ts";
 
@@ -34,26 +36,43 @@ export function Usage({ view, agentId }: { view: View; agentId: string }) {
   );
 }
 
-const KINDS: Record<string, string> = {
-  system: "System prompt", instructions: "Instructions", tools: "Tools", user: "Your messages", enrichment: "Added to messages", assistant: "Replies",
-  thinking: "Thinking", calls: "Calls", results: "Results", summary: "Summary", notes: "Notes",
+/** The kinds of blocks, and the colour of each. */
+const KINDS: Record<string, [label: string, colour: string]> = {
+  system: ["System prompt", "c0"], instructions: ["Instructions", "c1"], tools: ["Tools", "c2"], user: ["Your messages", "c3"], enrichment: ["Added to messages", "c4"], assistant: ["Replies", "c5"],
+  thinking: ["Thinking", "c6"], calls: ["Calls", "c8"], results: ["Results", "c9"], summary: ["Summary", "c7"], notes: ["Notes", "c10"],
 };
+
+function kindOf(kind: string): [label: string, colour: string] {
+  return (Object.hasOwn(KINDS, kind) && KINDS[kind]) || [oneLine(kind, 30), "c7"];
+}
+
+/** What fills the context of the main agent: as of its last call, and where that was before the page was opened, as the server has it. */
+function useBlocks(view: View, used: number): readonly ContextBlock[] {
+  const [fetched, setFetched] = useState<readonly ContextBlock[]>([]);
+  useEffect(() => {
+    if (!used || view.blocks.length || !isOwner(view.client)) return;
+    view.session.run("context", "json").then((text) => setFetched((JSON.parse(text) as { blocks: ContextBlock[] }).blocks), () => undefined);
+  }, [view]);
+  return view.blocks.length ? view.blocks : fetched;
+}
 
 function ContextBar({ view, agentId }: { view: View; agentId: string }) {
   const agent = view.session.state.agents[agentId];
   const used = agent?.context_tokens ?? 0;
   const limit = agent?.context_limit ?? used;
+  const isRoot = agentId === view.session.state.root_agent_id;
+  const blocks = useBlocks(view, isRoot ? used : 0);
   if (!used || !limit) return <p class="muted">Nothing was sent to the model yet.</p>;
   const sums = new Map<string, number>();
-  if (agentId === view.session.state.root_agent_id) for (const block of view.blocks) sums.set(block.kind, (sums.get(block.kind) ?? 0) + block.tokens);
-  const parts = sums.size ? [...sums] : [["all", used] as [string, number]];
+  if (isRoot) for (const block of blocks) sums.set(block.kind, (sums.get(block.kind) ?? 0) + block.tokens);
+  const parts = sums.size ? [...sums] : [["system", used] as [string, number]];
   return (
     <>
       <div class="context-bar" role="img" aria-label={`${used.toLocaleString("en")} of ${limit.toLocaleString("en")} tokens are used`}>
-        {parts.map(([kind, count], index) => <span key={kind} class={`c${index % 8}`} style={{ width: `${Math.min(100, (count / limit) * 100)}%` }} />)}
+        {parts.map(([kind, count]) => <span key={kind} class={kindOf(kind)[1]} style={{ width: `${Math.min(100, (count / limit) * 100)}%` }} />)}
       </div>
       <p class="muted">{tokens(used)} of {tokens(limit)} tokens</p>
-      {sums.size ? <ul class="legend-list">{parts.map(([kind, count], index) => <li key={kind}><span class={`key c${index % 8}`} />{KINDS[kind] ?? oneLine(kind, 30)} <span class="muted">{tokens(count)}</span></li>)}</ul> : null}
+      {sums.size ? <ul class="legend-list">{parts.map(([kind, count]) => <li key={kind}><span class={`key ${kindOf(kind)[1]}`} /><span class="grow">{kindOf(kind)[0]}</span> <span class="muted">{tokens(count)}</span></li>)}</ul> : null}
     </>
   );
 }
@@ -82,7 +101,7 @@ function Chart({ turns, view }: { turns: readonly TurnCompleted[]; view: View })
             <rect class="output-bar" x={index * width + 1} width={width - 2} y={HEIGHT - h(cached + fresh + output)} height={h(output)} />
           </g>
         ))}
-        {money > 0 && rows.length > 1 ? <polyline class="money" points={spent.map((sum, index) => `${index * width + width / 2},${HEIGHT - (sum / money) * (HEIGHT - 4)}`).join(" ")} /> : null}
+        {money > 0 ? <polyline class="money" points={[0, ...spent].map((sum, index) => `${Math.max(0, index - 0.5) * width},${HEIGHT - (sum / money) * (HEIGHT - 4)}`).join(" ")} /> : null}
         <line class="axis" x1={0} x2={280} y1={HEIGHT + 0.5} y2={HEIGHT + 0.5} />
       </svg>
       <ul class="legend">
