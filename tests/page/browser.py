@@ -152,6 +152,7 @@ class Watched:
     def begin(self, desk: Desk, **fields: str) -> None:
         """Create a session in the page."""
         page = self.page
+        before = page.evaluate("location.hash")
         page.get_by_role("button", name="New", exact=True).click()
         page.get_by_label("Directory on the server").fill(str(desk.work))
         if "name" in fields:
@@ -159,6 +160,8 @@ class Watched:
         if "mode" in fields:
             page.get_by_label("Without a question").select_option(fields["mode"])
         page.get_by_role("button", name="Create", exact=True).click()
+        page.wait_for_function("(before) => location.hash !== before", arg=before)
+        page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         page.get_by_text("Send a message to begin.").wait_for()
 
     def see(self, text: str) -> None:

@@ -68,6 +68,9 @@ DROP_NOISE = """(pixel) => {
 }"""
 
 
+LEAVE = "!dispatchEvent(new Event('beforeunload', { cancelable: true }))"
+
+
 def test_an_image_that_takes_long_to_send(tmp_path: Path) -> None:
     """On a slow link the connection is not taken for dead while an image is on its way; on a dead one it is given up."""
     steps: list[dict[str, Any]] = [{"text": "A dot."}, {"text": "Another."}]
@@ -88,6 +91,7 @@ def test_an_image_that_takes_long_to_send(tmp_path: Path) -> None:
             page.locator(".attachments").get_by_text("large.png").wait_for()
             seen.send(text)
             page.get_by_text(f"Sending: {text}").wait_for()
+            assert page.evaluate(LEAVE), "the browser asks before the page is left"
             page.evaluate(look)
             page.clock.fast_forward(30_000)
             assert page.locator(".dot").inner_text() == "connected"
@@ -101,6 +105,7 @@ def test_an_image_that_takes_long_to_send(tmp_path: Path) -> None:
         page.get_by_text("Offline. What you see").wait_for()
         link.carries.set()
         seen.see("Another.")
+        assert not page.evaluate(LEAVE)
         assert page.locator(".message.user").count() == 2
 
 

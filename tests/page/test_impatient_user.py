@@ -16,6 +16,14 @@ WebSocket.prototype.send = function (text) {
 };
 """
 
+HELD = """
+const send = WebSocket.prototype.send;
+WebSocket.prototype.send = function (text) {
+  if (window.held && text.includes('"message.send"')) held.push(() => send.call(this, text));
+  else send.call(this, text);
+};
+"""
+
 
 @pytest.fixture(autouse=True)
 def browser_is_there() -> None:
@@ -220,6 +228,81 @@ def test_a_reload_while_a_message_is_sent(tmp_path: Path) -> None:
         field.wait_for()
         assert field.input_value() == "the next one"
         assert page.locator(".message.user").count() == 1
+
+
+def test_two_messages_that_are_not_sent_to_the_end(tmp_path: Path) -> None:
+    """A reload brings both back, and one that fails comes back before what was written since."""
+    with desk(tmp_path, main=[{"text": "Received."}]) as server, watched(server) as seen:
+        page = seen.page
+        page.context.add_init_script(HELD)
+        seen.open(server)
+        seen.begin(server, name="Slow")
+        field = page.get_by_label("Message", exact=True)
+        page.evaluate("window.held = []")
+        for text in ("the first", "the second"):
+            field.fill(text)
+            field.press("Enter")
+            page.get_by_text(f"Sending: {text}").wait_for()
+        field.fill("the third")
+        page.reload()
+        field.wait_for()
+        assert field.input_value() == "the first\n\nthe second\n\nthe third"
+        page.reload()
+        field.wait_for()
+        assert field.input_value() == "the first\n\nthe second\n\nthe third"
+        page.evaluate("window.held = []")
+        field.fill("/nothing")
+        field.press("Enter")
+        page.get_by_text("Sending: /nothing").wait_for()
+        field.fill("written since")
+        page.evaluate("for (const send of held) send()")
+        page.locator(".composer .error-text:not(:empty)").wait_for()
+        assert field.input_value() == "/nothing\n\nwritten since"
+
+
+def test_a_reload_while_an_answer_is_written(tmp_path: Path) -> None:
+    """The edited arguments, the comment and the fields of a form are there again, until the question is answered."""
+    asked = {
+        "context": "c",
+        "questions": [
+            {"question": "Which?", "choices": ["red", "blue"], "default": "blue"},
+            {"question": "Why?"},
+        ],
+    }
+    steps: list[dict[str, Any]] = [
+        {"calls": [{"name": "get_tool_schemas", "arguments": {"names": ["request_clarification"]}}]},
+        {"calls": [{"name": "run", "arguments": {"command": "echo one", "need": ["write"]}}]},
+        {"calls": [{"name": "request_clarification", "arguments": asked}]},
+        {"text": "Well."},
+    ]
+    with desk(tmp_path, main=steps) as server, watched(server) as seen:
+        page = seen.page
+        seen.open(server)
+        seen.begin(server)
+        seen.send("Go.")
+        edit = page.get_by_role("button", name="Edit")
+        edit.wait_for()
+        comment = page.get_by_label("Comment for the agent")
+        comment.fill("rather not")
+        edit.click()
+        arguments = page.get_by_label("Arguments as JSON")
+        arguments.fill('{"command": "echo two"}')
+        page.reload()
+        arguments.wait_for()
+        assert arguments.input_value() == '{"command": "echo two"}'
+        assert comment.input_value() == "rather not"
+        page.get_by_role("button", name="Allow with these arguments").click()
+        page.get_by_role("radio", name="red").check()
+        page.get_by_label("Answer", exact=True).fill("because")
+        page.reload()
+        page.get_by_label("Answer", exact=True).wait_for()
+        assert page.get_by_role("radio", name="red").is_checked()
+        assert page.get_by_label("Answer", exact=True).input_value() == "because"
+        page.locator(".question .primary:enabled").click()
+        seen.see("Well.")
+        kept = "Object.keys(sessionStorage).filter((key) => key.includes('answer'))"
+        page.locator(".question").wait_for(state="detached")
+        assert page.evaluate(kept) == []
 
 
 def test_a_server_that_is_killed_again_and_again(tmp_path: Path) -> None:

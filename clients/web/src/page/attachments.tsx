@@ -21,8 +21,10 @@ export interface Attached {
 const NOTHING: Attached = { files: [], pasted: [] };
 /** What is attached and not sent, by session: images as long as the page, which asks before it is left; pasted texts also over a reload. */
 const unsent = new Map<string, Attached>();
+/** What is being sent. */
+const leaving = new Set<Partial<Attached>>();
 addEventListener("beforeunload", (event) => {
-  if ([...unsent.values()].some(({ files }) => files.length)) event.preventDefault();
+  if ([...unsent.values(), ...leaving].some(({ files }) => files?.length)) event.preventDefault();
 });
 
 function loadAttached(id: string): Attached {
@@ -38,7 +40,9 @@ export function useAttachments(id: string, report: (error: string) => void) {
     setAttached(next);
     drafts.set(`pasted.${id}`, next.pasted.length ? JSON.stringify(next.pasted) : "");
   };
-  const attach = ({ files = [], pasted = [] }: Partial<Attached>) => {
+  const attach = (given: Partial<Attached>) => {
+    const { files = [], pasted = [] } = given;
+    leaving.delete(given);
     const now = loadAttached(id);
     change({ files: [...now.files, ...files], pasted: [...now.pasted, ...pasted] });
   };
@@ -46,9 +50,13 @@ export function useAttachments(id: string, report: (error: string) => void) {
   const take = (): Attached => {
     unsent.set(id, NOTHING);
     setAttached(NOTHING);
+    leaving.add(attached);
     return attached;
   };
-  const forget = ({ pasted }: Attached) => {
+  /** It was sent. */
+  const forget = (taken: Attached) => {
+    const { pasted } = taken;
+    leaving.delete(taken);
     if (drafts.get(`pasted.${id}`) === JSON.stringify(pasted)) drafts.set(`pasted.${id}`, "");
   };
   const read = async (given: FileList | null) => {

@@ -15,8 +15,30 @@ import { oneLine } from "./text.ts";
 const NARROW_PX = 480;
 /** A message that the server has not taken for so long is shown. */
 const SENDING_MS = 500;
-/** The drafts that are being sent: they stay in the browser until the server has them, and are not in the field. */
-const sending = new Map<string, string>();
+/** What is being sent from this page, by session: it stays in the browser until the server has it, and is not in the field. */
+const sending = new Map<string, readonly string[]>();
+
+function setSending(id: string, texts: readonly string[]): void {
+  if (texts.length) sending.set(id, texts);
+  else sending.delete(id);
+  drafts.set(`sending.${id}`, texts.length ? JSON.stringify(texts) : "");
+}
+
+/** Texts as one, in their order. */
+function join(...texts: readonly string[]): string {
+  return texts.filter(Boolean).join("\n\n");
+}
+
+/** The draft of a session, after what an earlier page has not sent to the end. */
+function loadDraft(id: string): string {
+  const draft = drafts.get(`draft.${id}`);
+  const unsent = sending.has(id) ? "" : drafts.get(`sending.${id}`);
+  if (!unsent) return draft;
+  const text = join(...(JSON.parse(unsent) as string[]), draft);
+  drafts.set(`draft.${id}`, text);
+  setSending(id, []);
+  return text;
+}
 
 interface Props {
   view: View;
@@ -75,38 +97,37 @@ export function Composer({ view, status, show }: Props) {
 
 /** The message that is being written; what could not be sent comes back. */
 function useMessage(view: View, status: Status, show: (id: string) => void) {
-  const draft = `draft.${view.session.id}`;
-  const [text, setText] = useState(() => (sending.has(draft) ? "" : drafts.get(draft)));
+  const { id } = view.session;
+  const draft = `draft.${id}`;
+  const [text, setText] = useState(() => loadDraft(id));
   const [pending, setPending] = useState("");
   const [error, setError] = useState("");
-  const attachments = useAttachments(view.session.id, setError);
+  const attachments = useAttachments(id, setError);
   const change = (value: string) => {
     setText(value);
     setError("");
-    sending.delete(draft);
     drafts.set(draft, value);
   };
   const send = async () => {
     const whole = [text, ...attachments.attached.pasted].join("\n\n").trim();
     if ((!whole && !attachments.attached.files.length) || status !== "online" || view.session.error) return;
-    setText("");
-    sending.set(draft, text);
+    change("");
+    setSending(id, [...(sending.get(id) ?? []), text]);
     const timer = setTimeout(() => setPending(whole), SENDING_MS);
     const attached = attachments.take();
-    setError("");
     view.atEnd = true;
     try {
       if (await runSlash(view, whole, show)) attachments.attach({ files: attached.files });
       else await view.session.send(whole, attached.files);
       attachments.forget(attached);
-      if (sending.get(draft) === text) drafts.set(draft, "");
     } catch (failure) {
-      setError((failure as Error).message);
       attachments.attach(attached);
-      setText((now) => now || text);
-      if (!drafts.get(draft)) drafts.set(draft, text);
+      change(join(text, drafts.get(draft)));
+      setError((failure as Error).message);
     } finally {
-      if (sending.get(draft) === text) sending.delete(draft);
+      const left = [...(sending.get(id) ?? [])];
+      left.splice(left.indexOf(text), 1);
+      setSending(id, left);
       clearTimeout(timer);
       setPending("");
     }

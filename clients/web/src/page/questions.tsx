@@ -3,10 +3,11 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { parseJson } from "../client/exact-json.ts";
-import type { ClarificationQuestion, PermissionRequested, Status } from "../client/index.ts";
+import type { ClarificationQuestion, PermissionRequested, Question, Status } from "../client/index.ts";
 import { Arguments } from "./tool-call.tsx";
 import { LongText } from "./code.tsx";
 import { Diff } from "./diff.tsx";
+import { inTab } from "./storage.ts";
 import type { View } from "./store.ts";
 import { clock, oneLine, prose, valueText, visible } from "./text.ts";
 import { lateAnswer } from "./wording.ts";
@@ -62,9 +63,9 @@ export const ANSWERS: readonly { answer: string; label: string; key: string; cov
 ];
 
 function Permission({ view, question, who, count, can }: QuestionProps<PermissionRequested>) {
-  const [editing, setEditing] = useState(false);
-  const [comment, setComment] = useState("");
-  const [text, setText] = useState(() => JSON.stringify(question.arguments, null, 2));
+  const [{ editing, text }, setEdit] = useUnsent(view, question, "edit", () => ({ editing: false, text: JSON.stringify(question.arguments, null, 2) }));
+  const [comment, setComment] = useUnsent(view, question, "comment", () => "");
+  const toggle = () => setEdit({ editing: !editing, text });
   const { error, busy, ready, send } = useAnswer(view, question, (answer: string, more: AnswerDetails = {}) => view.session.answer(question, answer, more));
   const field = useRef<HTMLTextAreaElement>(null);
   const edit = useRef<HTMLButtonElement>(null);
@@ -93,7 +94,7 @@ function Permission({ view, question, who, count, can }: QuestionProps<Permissio
   useShortcuts({
     Y: press(allow),
     N: press(deny),
-    E: () => can && options.has("e") && setEditing((now) => !now),
+    E: () => can && options.has("e") && toggle(),
     ...Object.fromEntries(offered.map((one) => [one.key, press(() => send(one.answer))])),
   });
   return (
@@ -105,7 +106,7 @@ function Permission({ view, question, who, count, can }: QuestionProps<Permissio
       {question.access?.profile === "full" ? <p class="danger-text">It may do everything your account can: there is no sandbox.</p> : null}
       <div class="question-body">
         {editing ? (
-          <textarea ref={field} class="field code-field" aria-label="Arguments as JSON" rows={Math.min(14, text.split("\n").length + 1)} spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+          <textarea ref={field} class="field code-field" aria-label="Arguments as JSON" rows={Math.min(14, text.split("\n").length + 1)} spellcheck={false} value={text} onInput={(event) => setEdit({ editing, text: event.currentTarget.value })} />
         ) : <WhatIsAsked question={question} />}
         {question.access ? <Access access={question.access} /> : null}
         <p class="muted">Because <LongText text={visible(question.reason)} />{question.deadline ? ` · denied at ${clock(question.deadline)} without an answer` : ""}</p>
@@ -116,7 +117,7 @@ function Permission({ view, question, who, count, can }: QuestionProps<Permissio
         <button type="button" class="button primary" disabled={off} aria-keyshortcuts="Alt+Y" title="Alt+Y" onClick={() => allow()}>{editing ? "Allow with these arguments" : "Allow"}</button>
         <button type="button" class="button" disabled={off} aria-keyshortcuts="Alt+N" title="Alt+N" onClick={() => deny()}>{comment.trim() ? "Deny with comment" : "Deny"}</button>
         {options.has("c") ? <input class="field comment" aria-label="Comment for the agent, if you deny" placeholder="Comment if you deny…" value={comment} onInput={(event) => setComment(event.currentTarget.value)} onKeyDown={(event) => { if (event.key === "Enter" && !event.isComposing && comment.trim() && !off) deny(); }} /> : null}
-        {options.has("e") ? <button ref={edit} type="button" class="button" disabled={!can} aria-pressed={editing} aria-keyshortcuts="Alt+E" title="Alt+E" onClick={() => setEditing(!editing)}>{editing ? "Discard the edit" : "Edit"}</button> : null}
+        {options.has("e") ? <button ref={edit} type="button" class="button" disabled={!can} aria-pressed={editing} aria-keyshortcuts="Alt+E" title="Alt+E" onClick={toggle}>{editing ? "Discard the edit" : "Edit"}</button> : null}
       </div>
       {offered.length && !editing ? (
         <div class="answers lasting" role="group" aria-label="Answers that last">
@@ -156,6 +157,8 @@ function Access({ access }: { access: NonNullable<PermissionRequested["access"]>
 
 function Clarification({ view, question, who, count, can }: QuestionProps<ClarificationQuestion>) {
   const form = useRef<HTMLFormElement>(null);
+  const [written, keep] = useUnsent<Record<string, string>>(view, question, "answers", () => ({}));
+  const [before] = useState(written);
   const { error, busy, ready, send } = useAnswer(view, question, (answers: (string | null)[]) => view.session.clarify(question, answers));
   const off = !can || busy || !ready;
   const submit = () => {
@@ -167,11 +170,11 @@ function Clarification({ view, question, who, count, can }: QuestionProps<Clarif
     }));
   };
   return (
-    <form ref={form} onSubmit={(event) => { event.preventDefault(); if (!off) submit(); }}>
+    <form ref={form} onInput={() => keep(Object.fromEntries(new FormData(form.current!)) as Record<string, string>)} onSubmit={(event) => { event.preventDefault(); if (!off) submit(); }}>
       <header class="question-head"><h3>{who}{question.outcome ? "What happened to this call?" : "The agent asks"}</h3><span class="muted">{count}</span></header>
       <div class="question-body">
         {question.context ? <p dir="auto"><LongText text={prose(question.context)} /></p> : null}
-        {question.questions.map((asked, index) => <ClarificationField key={index} asked={asked} index={index} />)}
+        {question.questions.map((asked, index) => <ClarificationField key={index} asked={asked} index={index} before={before} />)}
         {question.deadline ? <p class="muted">Defaults are used from {clock(question.deadline)}.</p> : null}
       </div>
       <p role="alert" class="error-text">{error}</p>
@@ -180,16 +183,33 @@ function Clarification({ view, question, who, count, can }: QuestionProps<Clarif
   );
 }
 
-function ClarificationField({ asked, index }: { asked: Readonly<Record<string, unknown>>; index: number }) {
+function ClarificationField({ asked, index, before }: { asked: Readonly<Record<string, unknown>>; index: number; before: Readonly<Record<string, string>> }) {
   const choices = Array.isArray(asked["choices"]) ? asked["choices"].map(String) : [];
   const preset = typeof asked["default"] === "string" ? asked["default"] : "";
   return (
     <fieldset class="clarify">
       <legend dir="auto"><LongText text={prose(String(asked["question"] ?? ""))} /></legend>
-      {choices.map((choice) => <label key={choice} class="choice"><input type="radio" name={`choice${index}`} value={choice} defaultChecked={choice === preset} /> <span dir="auto"><LongText text={prose(choice)} /></span></label>)}
-      <input class="field" name={`text${index}`} aria-label={choices.length ? "Another answer" : "Answer"} placeholder={choices.length ? "Another answer…" : preset || "Answer…"} autocomplete="off" />
+      {choices.map((choice) => <label key={choice} class="choice"><input type="radio" name={`choice${index}`} value={choice} defaultChecked={choice === (before[`choice${index}`] ?? preset)} /> <span dir="auto"><LongText text={prose(choice)} /></span></label>)}
+      <input class="field" name={`text${index}`} defaultValue={before[`text${index}`]} aria-label={choices.length ? "Another answer" : "Answer"} placeholder={choices.length ? "Another answer…" : preset || "Answer…"} autocomplete="off" />
     </fieldset>
   );
+}
+
+/** Part of an answer that is not sent yet: a reload keeps it, while the question waits. */
+function useUnsent<T>(view: View, question: Question, name: string, initial: () => T): [T, (value: T) => void] {
+  const key = `answer.${question.question_id}.${name}`;
+  const [value, setValue] = useState<T>(() => {
+    const kept = inTab.get(key);
+    return kept === null ? initial() : (JSON.parse(kept) as T);
+  });
+  useEffect(() => () => {
+    if (!view.session.state.questions[question.question_id]) inTab.set(key, null);
+  }, []);
+  const set = (next: T) => {
+    setValue(next);
+    inTab.set(key, JSON.stringify(next));
+  };
+  return [value, set];
 }
 
 function parseArguments(text: string): Record<string, unknown> | string {

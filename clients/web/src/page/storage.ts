@@ -28,22 +28,30 @@ export const stored = {
   },
 };
 
-/** What is being written: each tab keeps its own while it is open, reloaded too; the last one is there in a new tab. */
-export const drafts = {
-  get: (key: string): string => {
+/** A value that this tab keeps over a reload. */
+export const inTab = {
+  get: (key: string): string | null => {
     try {
-      return sessionStorage.getItem(storageKey(key)) ?? stored.get(key);
+      return sessionStorage.getItem(storageKey(key));
     } catch {
-      return stored.get(key);
+      return null;
     }
   },
-  set: (key: string, value: string): void => {
-    stored.set(key, value);
+  set: (key: string, value: string | null): void => {
     try {
-      sessionStorage.removeItem(storageKey(key)); // an old draft is worse than none, where the new one is too long
-      sessionStorage.setItem(storageKey(key), value);
+      sessionStorage.removeItem(storageKey(key)); // an old value is worse than none, where the new one is too long
+      if (value !== null) sessionStorage.setItem(storageKey(key), value);
     } catch {
       // kept as long as the page
     }
+  },
+};
+
+/** What is being written: each tab keeps its own while it is open, reloaded too; the last one is there in a new tab. */
+export const drafts = {
+  get: (key: string): string => inTab.get(key) ?? stored.get(key),
+  set: (key: string, value: string): void => {
+    stored.set(key, value);
+    inTab.set(key, value);
   },
 };
