@@ -32,9 +32,13 @@ class SlowLink:
         while True:
             try:
                 page, _ = self._listener.accept()
-                server = socket.create_connection(self._target)
             except OSError:
                 return
+            try:
+                server = socket.create_connection(self._target)
+            except OSError:  # the server is gone
+                page.close()
+                continue
             self.connections += 1
             self._sockets += [page, server]
             for source, target in ((page, server), (server, page)):

@@ -7,7 +7,7 @@ import type { Status } from "../client/index.ts";
 import { Attachments, PASTED_CHARS, useAttachments, useDrop } from "./attachments.tsx";
 import { runSlash } from "./commands.ts";
 import { Completions, useCompletions } from "./completions.tsx";
-import { drafts } from "./storage.ts";
+import { drafts, inTab } from "./storage.ts";
 import { isOwner, type View } from "./store.ts";
 import { oneLine } from "./text.ts";
 
@@ -15,13 +15,13 @@ import { oneLine } from "./text.ts";
 const NARROW_PX = 480;
 /** A message that the server has not taken for so long is shown. */
 const SENDING_MS = 500;
-/** What is being sent from this page, by session: it stays in the browser until the server has it, and is not in the field. */
+/** What is being sent from this page, by session: a reload brings it back until the server has it; it is not in the field. */
 const sending = new Map<string, readonly string[]>();
 
 function setSending(id: string, texts: readonly string[]): void {
   if (texts.length) sending.set(id, texts);
   else sending.delete(id);
-  drafts.set(`sending.${id}`, texts.length ? JSON.stringify(texts) : "");
+  inTab.set(`sending.${id}`, texts.length ? JSON.stringify(texts) : null);
 }
 
 /** Texts as one, in their order. */
@@ -32,7 +32,7 @@ function join(...texts: readonly string[]): string {
 /** The draft of a session, after what an earlier page has not sent to the end. */
 function loadDraft(id: string): string {
   const draft = drafts.get(`draft.${id}`);
-  const unsent = sending.has(id) ? "" : drafts.get(`sending.${id}`);
+  const unsent = sending.has(id) ? null : inTab.get(`sending.${id}`);
   if (!unsent) return draft;
   const text = join(...(JSON.parse(unsent) as string[]), draft);
   drafts.set(`draft.${id}`, text);
