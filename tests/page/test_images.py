@@ -86,6 +86,7 @@ def test_an_image_that_takes_long_to_send(tmp_path: Path) -> None:
         before = link.connections
         look = "document.dispatchEvent(new Event('visibilitychange'))"
         for text in ("What is this?", "And this?"):
+            page.locator(".composer textarea:focus").wait_for()  # from then on, files may be dropped
             link.carries.clear()
             page.evaluate(DROP_NOISE, PIXEL)
             page.locator(".attachments").get_by_text("large.png").wait_for()
@@ -105,6 +106,7 @@ def test_an_image_that_takes_long_to_send(tmp_path: Path) -> None:
         page.get_by_text("Offline. What you see").wait_for()
         link.carries.set()
         seen.see("Another.")
+        page.get_by_text("Sending: And this?").wait_for(state="detached")
         assert not page.evaluate(LEAVE)
         assert page.locator(".message.user").count() == 2
 
