@@ -224,12 +224,13 @@ export class Connection {
     if (socket) this.#expectFrame(socket);
   }
 
-  /** Wait for a frame, as long as what is sent goes on its way. */
+  /** Wait for a frame; while much is being sent, as long as that goes on its way. */
   #expectFrame(socket: WebSocket): void {
     const left = socket.bufferedAmount;
     const bytes = [...this.#waiting.values()].reduce((sum, waiting) => sum + waiting.bytes, 0);
-    const isMoving = () => socket.bufferedAmount < left;
-    this.#heartbeat = setTimeout(() => (isMoving() ? this.#expectFrame(socket) : this.#drop(socket)), bytes > LONG_BYTES ? LONG_TIMEOUT_MS : TIMEOUT_MS);
+    const isLong = bytes > LONG_BYTES;
+    const isMoving = () => isLong && socket.bufferedAmount < left;
+    this.#heartbeat = setTimeout(() => (isMoving() ? this.#expectFrame(socket) : this.#drop(socket)), isLong ? LONG_TIMEOUT_MS : TIMEOUT_MS);
   }
 
   /** Give up a connection on which nothing comes. */
