@@ -149,5 +149,6 @@ def test_a_message_that_comes_slowly_is_no_silence(tmp_path: Path, monkeypatch: 
             socket.send_keepalive_ping()
             socket.keepalive_timeout()
             assert socket.transport.is_closing()
+            client.ws.transport.resume_reading()
 
     anyio.run(bounded, main)

@@ -35,8 +35,8 @@ class FramedSocket(WebSocketsSansIOProtocol, SmallReadProtocol):
     on_drain: Callable[[], None] | None = None
     _close_timer: asyncio.TimerHandle | None = None
     _unauthenticated_bytes = 0
-    _has_received = False
-    """Whether data has come since the last ping, or since its answer was last expected."""
+    _received_at = 0.0
+    """When data has come last, by the clock of the loop."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection may be evicted until its client is authenticated."""
@@ -45,7 +45,7 @@ class FramedSocket(WebSocketsSansIOProtocol, SmallReadProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse data. An invalid handshake closes the connection."""
-        self._has_received = True
+        self._received_at = self.loop.time()
         if self.idle_since is not None and not self.close_sent:
             self._unauthenticated_bytes += len(data)
             if self._unauthenticated_bytes > MAX_UNAUTHENTICATED_BYTES:
@@ -122,15 +122,10 @@ class FramedSocket(WebSocketsSansIOProtocol, SmallReadProtocol):
         if self.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
             await self.writable.wait()
 
-    def send_keepalive_ping(self) -> None:
-        """Send a ping."""
-        self._has_received = False
-        super().send_keepalive_ping()
-
     def keepalive_timeout(self) -> None:
         """The client does not answer pings. Its answer may follow a long message that comes slowly: then it has as long again."""
-        if self._has_received and self.ping_timeout is not None:
-            self._has_received = False
+        if self._received_at > self.ping_sent_at and self.ping_timeout is not None:
+            self.ping_sent_at = self.loop.time()
             self.pong_timer = self.loop.call_later(self.ping_timeout, self.keepalive_timeout)
             return
         super().keepalive_timeout()
