@@ -76,6 +76,9 @@ def test_editing_the_arguments(desk: CliEnvironment) -> None:
         child.expect("arguments as JSON")
         child.sendline("{nonsense")
         child.expect("[Nn]ot valid JSON")
+        child.sendline('{"command": 3}')
+        child.expect("/command")
+        child.expect("arguments as JSON")
         child.sendline('{"command": "touch other", "need": ["write"]}')
         child.expect("Over.")
         assert leave(child) == 0

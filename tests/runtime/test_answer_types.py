@@ -25,8 +25,10 @@ def write(path: str, content: str = "x") -> Step:
 
 @pytest.mark.parametrize("asynchronous", [True, False])
 def test_answers_are_types(tmp_path: Path, asynchronous: bool) -> None:
-    """`Allow` lets a call run, also with other arguments; the reason of `Deny` reaches the model."""
-    answers: list[Any] = [Allow(), Deny("no b here"), Allow({"path": "d", "content": "edited"}), Deny()]
+    """`Allow` lets a call run, also with other arguments; the reason of `Deny` reaches the model, as does what is wrong with
+    the arguments of an `Allow`."""
+    edited = Allow({"path": "d", "content": "edited"})
+    answers: list[Any] = [Allow(), Deny("no b here"), edited, Deny(), Allow({"path": 3})]
 
     def decide(question: PermissionRequested) -> Any:
         return answers.pop(0)
@@ -36,14 +38,15 @@ def test_answers_are_types(tmp_path: Path, asynchronous: bool) -> None:
         return decide(question)
 
     async def main() -> None:
-        script: list[Answer] = [write("a"), write("b"), write("c"), write("e"), say("done")]
+        script: list[Answer] = [write("a"), write("b"), write("c"), write("e"), write("f"), say("done")]
         handler = decide_later if asynchronous else decide
         async with agent(tmp_path, script, on_permission=handler) as live:
             live.live.activate(["writeNewFile"])
             await live.run("go")
             found = results(live.live)
-            assert [result.ok for result in found] == [True, False, True, False]
+            assert [result.ok for result in found] == [True, False, True, False, False]
             assert "no b here" in found[1].result
+            assert "/path" in found[4].result
         work = tmp_path / "work"
         assert sorted(path.name for path in work.iterdir() if path.is_file()) == ["a", "d"]
         assert (work / "d").read_text() == "edited"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -45,10 +46,48 @@ def test_a_question_has_a_deadline_that_clients_see(tmp_path: Path) -> None:
     anyio.run(main)
 
 
+def test_an_edit_that_does_not_fit_leaves_the_question_open(tmp_path: Path) -> None:
+    """Edited arguments that the tool cannot be called with are refused with each problem, for the one who sent them; the
+    question stays for all, and the next answer counts."""
+
+    async def main() -> None:
+        script = [call("run", command="touch x", need=["write"]), say("done")]
+        async with served(tmp_path, script) as server, server.client() as client, server.client() as other:
+            session_id = await begun(client, tmp_path)
+            await other.ask("session.attach", session_id=session_id)
+            await client.ask("message.send", text="go")
+            question = await other.until(PermissionRequested)
+            for arguments in ({"command": 3}, {}, {"command": "ls", "bogus": 1}):
+                refused = await client.ask(
+                    "permission.response", question_id=question.question_id, answer="e", arguments=arguments
+                )
+                assert refused.error is not None
+                assert refused.error.code == "arguments_invalid"
+                assert f"/{'bogus' if 'bogus' in arguments else 'command'}" in refused.error.message
+            assert not any(isinstance(event, PermissionResolved) for event in other.events)
+            fits = {"command": "touch y", "need": ["write"]}
+            taken = await other.ask(
+                "permission.response", question_id=question.question_id, answer="e", arguments=fits
+            )
+            assert isinstance(taken.result, Settled)
+            assert taken.result.accepted
+            await other.until(TurnCompleted)
+        assert (tmp_path / "work" / "y").exists()
+        assert not (tmp_path / "work" / "x").exists()
+
+    anyio.run(main)
+
+
 @pytest.mark.spec("C4", "Permissions", "C4.permissions.4")
-def test_a_session_asks_the_channel_of_its_policy(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("answer", "decision"),
+    [({"answer": "y"}, "allowed"), ({"answer": "e", "arguments": {"command": 3}}, "denied")],
+)
+def test_a_session_asks_the_channel_of_its_policy(
+    tmp_path: Path, answer: dict[str, Any], decision: str
+) -> None:
     """A trusted permission file that names the channel `file`: the question is seen by clients and asked in files; the
-    first answer counts, with nobody attached too."""
+    first answer counts, with nobody attached too. One with arguments that do not fit denies the call."""
     ask = tmp_path / "ask"
     script: list[Step] = [call("run", command="touch x", need=["write"]), say("done")]
 
@@ -56,7 +95,7 @@ def test_a_session_asks_the_channel_of_its_policy(tmp_path: Path) -> None:
         await until(lambda: list(ask.glob("*.question.json")))
         [file] = ask.glob("*.question.json")
         asked = json.loads(file.read_text())
-        said = {"question_id": asked["question_id"], "digest": asked["digest"], "answer": "y", "by": "ann"}
+        said = {"question_id": asked["question_id"], "digest": asked["digest"], "by": "ann", **answer}
         (ask / ".part").write_text(json.dumps(said))
         (ask / ".part").rename(ask / f"{asked['question_id']}.answer.json")
 
@@ -70,10 +109,10 @@ def test_a_session_asks_the_channel_of_its_policy(tmp_path: Path) -> None:
                 await client.ask("message.send", text="go")
                 settled = [e for e in client.events if isinstance(e, PermissionResolved)]
                 resolved = settled[0] if settled else await client.until(PermissionResolved)
-            assert (resolved.permission.decision, resolved.by) == ("allowed", "file (ann)")
+            assert (resolved.permission.decision, resolved.by) == (decision, "file (ann)")
             if not any(isinstance(event, TurnCompleted) for event in client.events):
                 await client.until(TurnCompleted)
-        assert (tmp_path / "work" / "x").exists()
+        assert (tmp_path / "work" / "x").exists() == (decision == "allowed")
         assert not list(ask.glob("*.json"))
 
     anyio.run(main)

@@ -50,6 +50,10 @@ async def test_edited_arguments_are_run(work: Path) -> None:
         area.load_text("[1]")  # type: ignore[attr-defined]
         await one.press("ctrl+s")
         await one.see("must be a JSON object")
+        area.load_text('{"command": 3}')  # type: ignore[attr-defined]
+        await one.press("ctrl+s")
+        await one.see("/command", '"command": 3')
+        area = one.app.screen.query_one("#arguments")
         area.load_text('{"command": "touch two", "need": ["write"]}')  # type: ignore[attr-defined]
         await one.press("escape")
         await one.see("May run run?")

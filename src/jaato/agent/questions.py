@@ -44,6 +44,11 @@ def key_of(asked: Asked) -> Key:
     return asked.agent_id, asked.call_id, asked.digest if isinstance(asked, PermissionRequested) else ""
 
 
+def is_edit(answer: str) -> bool:
+    """Whether an answer allows the call with edited arguments."""
+    return answer.strip().lower() in EDITED
+
+
 def answers_of(state: State) -> dict[Key, Given]:
     """The recorded answers that their calls have not used yet; edited arguments are not recorded."""
     given: dict[Key, Given] = {}
@@ -56,7 +61,7 @@ def answers_of(state: State) -> dict[Key, Given]:
                 given[key_of(asked)] = None
             case PermissionResolved(permission=permission) if permission.method != "interrupted":
                 word = resolved.answer.strip().lower()
-                if word not in EDITED:
+                if not is_edit(word):
                     comment = permission.reason if word in ("c", "comment") else None
                     given[key_of(asked)] = Answer(answer=word, comment=comment, by=resolved.by)
     return given
@@ -120,6 +125,8 @@ class Questions:
         self._patient = False
         self.early: Callable[[], None] = lambda: None
         """Called when a restored question is answered before its turn is resumed."""
+        self.check_edit: Callable[[str, dict[str, Any]], None] = lambda _tool, _arguments: None
+        """Raises `InvalidArguments` for edited arguments that a tool cannot be called with."""
 
     # --- questions of an earlier process -------------------------------------------------------------------------
 
@@ -310,7 +317,8 @@ class Questions:
 
     def respond(self, question_id: str, answer: Answer | list[str | None], by: str = "") -> bool:
         """Answer an open question; False when it is not open (answered, withdrawn, too late or never asked). Raises
-        `StoreError`, and `SessionBusy` when the program ends; it is open then as before."""
+        `StoreError`, `SessionBusy` when the program ends, and `InvalidArguments` for edited arguments that the tool cannot
+        be called with; it is open then as before."""
         if self._journal.frozen:
             raise SessionBusy("The server is going down; answer when it is there again.")
         self.expire()
@@ -319,6 +327,11 @@ class Questions:
             return False
         if isinstance(answer, Answer) != isinstance(waiting.asked, PermissionRequested):
             return False
+        match waiting.asked, answer:
+            case PermissionRequested(tool=tool), Answer(answer=word, arguments=dict(arguments)) if is_edit(
+                word
+            ):
+                self.check_edit(tool, arguments)
         if waiting.earlier:
             self._settle_early(waiting.asked, answer, by)
             self.early()

@@ -10,7 +10,7 @@ from typing import Protocol, cast
 from jaato.abc.asker import Answer, Asker, Question
 from jaato.agent.event_redaction import redact_struct
 from jaato.agent.questions import Questions
-from jaato.errors import JaatoError
+from jaato.errors import InvalidArguments, JaatoError
 from jaato.log import logger
 from jaato.settings import Settings
 from jaato.tools.network.addresses import AllowedHosts
@@ -76,9 +76,20 @@ class ChannelDispatcher:
         except TimeoutError:
             LOG.warning("The permission channel has not answered the question %s in time", question.id)
             late = True
-        if answer is None or not self._questions.respond(question.id, answer):
+        if answer is None or not self._respond(question, answer):
             leave()
         return late
+
+    def _respond(self, question: Question, answer: Answer) -> bool:
+        """Give the answer of the channel; edited arguments that do not fit the tool deny the call."""
+        try:
+            return self._questions.respond(question.id, answer)
+        except InvalidArguments as error:
+            LOG.warning(
+                "The permission channel edited the arguments of a call to what is not valid: %s", error
+            )
+            denial = Answer(answer="c", comment=f"the edit is not valid: {error}", by=answer.by)
+            return self._questions.respond(question.id, denial)
 
     def _channel(self) -> OutsideChannel | None:
         """The channel of the policy as it is now."""

@@ -48,6 +48,7 @@ from jaato.tools.catalog import MAX_DECLARED
 from jaato.tools.filesystem.control_files import STANDARD
 from jaato.tools.ledger import TokenLedger
 from jaato.tools.permissions.gate import Gate, Policy, preview_call
+from jaato.tools.pipeline import check_edit
 from jaato.tools.processes.sandbox.sandbox import profiles_of
 from jaato.tools.redaction.redactor import Redactor
 from jaato.tools.tool import Tool
@@ -185,6 +186,8 @@ class Runtime:
 
     def _assemble(self, plan: Plan, journal: Journal) -> Session:
         questions = Questions(journal, plan.question_timeout_s)
+        catalog = self.registry.subset(plan.plugins)
+        questions.check_edit = functools.partial(check_edit, catalog)
         settings, roots = (self.registry.services.get(name) for name in ("settings", "roots"))
         state_dir = next(iter(plan.protected), None)
         asker = dispatcher_for(questions, plan.policy, journal.secrets, state_dir, settings)
@@ -215,7 +218,7 @@ class Runtime:
             journal=journal,
             questions=questions,
             provider=plan.provider,
-            catalog=self.registry.subset(plan.plugins),
+            catalog=catalog,
             gate=gate,
             settings=plan.settings,
             limits=plan.limits,

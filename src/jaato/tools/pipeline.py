@@ -16,7 +16,7 @@ from jaato.errors import InvalidArguments, JaatoError, PermissionDenied, ToolErr
 from jaato.protocol.codec import is_unicode
 from jaato.protocol.events import Permission
 from jaato.tools.call import Call, Outcome, problem_of
-from jaato.tools.catalog import ToolMatch
+from jaato.tools.catalog import Catalog, ToolMatch
 from jaato.tools.permissions.gate import Decision
 from jaato.tools.redaction.redactor import placeholder_in
 from jaato.tools.schema import arguments_error
@@ -187,6 +187,17 @@ def check_placeholders(call: Call, tool: Tool) -> InvalidArguments | None:
         "updateFile with old and new text that do not contain it. A command takes it from its variable or file.",
         [(path, "has the placeholder of a masked secret")],
     )
+
+
+def check_edit(catalog: Catalog, name: str, arguments: dict[str, Any]) -> None:
+    """Raise `InvalidArguments` for edited arguments that the call of a tool could not run with; those of a tool that is
+    not there any more are left to the call."""
+    found = catalog.find(name)
+    if found is not None:
+        edited = Call("", name, arguments)
+        refusal = invalid(edited, found.tool) or check_placeholders(edited, found.tool)
+        if refusal is not None:
+            raise refusal
 
 
 async def ask_permission(call: Call, tool: Tool, steps: Steps) -> tuple[Permission | None, ToolError | None]:

@@ -22,8 +22,9 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Input, TextArea
 
+from jaato.abc.asker import Answer
 from jaato.cli.arguments.values import is_command
-from jaato.errors import JaatoError
+from jaato.errors import InvalidArguments, JaatoError
 from jaato.protocol.events import SessionInfo
 from jaato.protocol.events.state import State
 from jaato.tui.driver import TerminalDriver, is_open_terminal
@@ -33,6 +34,7 @@ from jaato.tui.prompt.area import PromptArea
 from jaato.tui.prompt.completion import find_action, list_commands
 from jaato.tui.prompt.editor import Prompt
 from jaato.tui.questions.dialogs import ConfirmDialog, Typed
+from jaato.tui.questions.lines import Question
 from jaato.tui.questions.panel import QuestionPanel
 from jaato.tui.screens.catalog import SCREENS, make_subject
 from jaato.tui.screens.keys import KeysScreen
@@ -292,7 +294,14 @@ class FullScreenClient(App[int], inherit_bindings=False):
 
     def on_question_panel_answered(self, event: QuestionPanel.Answered) -> None:
         """Send an answer."""
-        self.link.start(self.link.answer(event.question, event.answer))
+        self.link.start(self._answer(event.question, event.answer))
+
+    async def _answer(self, question: Question, answer: Answer | list[str | None]) -> None:
+        try:
+            await self.link.answer(question, answer)
+        except InvalidArguments as error:
+            if not self.view.questions.refuse_edit(question, str(error)):
+                raise
 
     # --- actions -------------------------------------------------------------------------------------------------
 

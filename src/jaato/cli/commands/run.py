@@ -103,6 +103,8 @@ class Run:
         self._restarted = False
         """Whether the turn may have been interrupted by the end of the server."""
         self._questions: Any = None
+        self._answers: dict[str, str] = {}
+        """By its request, the question of each answer that the server has not taken yet."""
         self._reader: Any = None
         self._stopped = False
         self._output_closed = False
@@ -299,6 +301,7 @@ class Run:
                 self._read_answer()
         for event in self._client.arrived():
             self._handle_event(event)
+        self._take_refusals()
 
     def _handle_event(self, event: Event) -> None:
         if event.durable:
@@ -363,7 +366,19 @@ class Run:
         """Send an answer; an event reports if another client answered before."""
         from jaato.cli.repl.questions import answer_command
 
-        self._client.begin(answer_command(self.result.session_id, question_id, answer))
+        request = self._client.begin(answer_command(self.result.session_id, question_id, answer))
+        self._answers[request] = question_id
+
+    def _take_refusals(self) -> None:
+        """Ask again where the server did not take an answer."""
+        for request, question_id in list(self._answers.items()):
+            try:
+                if self._client.result(request) is None:
+                    continue
+            except JaatoError as error:
+                if self._questions is not None:
+                    self._questions.refuse(question_id, error)
+            del self._answers[request]
 
     def _read_answer(self) -> None:
         more = self._reader.read_ready()

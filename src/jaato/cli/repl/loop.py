@@ -165,7 +165,11 @@ class Repl:
         self._start(self._respond(question_id, answer))
 
     async def _respond(self, question_id: str, answer: Answer | list[str | None]) -> None:
-        settled = await self.client.ask(answer_command(self.session.id, question_id, answer))
+        try:
+            settled = await self.client.ask(answer_command(self.session.id, question_id, answer))
+        except JaatoError as error:
+            self.output.questions.refuse(question_id, error)
+            return
         if isinstance(settled, Settled) and not settled.accepted and settled.answer:
             self.console.note(late_answer_text(settled.by, settled.answer), "yellow")
 

@@ -14,6 +14,7 @@ from jaato.cli.output.console import Console, Look, one_line, visible
 from jaato.cli.output.printer import SubagentNames
 from jaato.cli.output.wording import Line, indent_argument
 from jaato.cli.repl.editor import NO_INPUT, PASTE, LineReader, get_typed_text
+from jaato.errors import InvalidArguments, JaatoError
 from jaato.protocol.commands import ClarificationResponse, Command, PermissionResponse
 from jaato.protocol.events import (
     ClarificationQuestion,
@@ -115,7 +116,23 @@ class Questions:
 
     def _answer(self, question_id: str, answer: Answer | list[str | None]) -> None:
         self._answered.add(question_id)
-        self._responder.respond(question_id, answer)
+        try:
+            self._responder.respond(question_id, answer)
+        except JaatoError as error:
+            self.refuse(question_id, error)
+
+    def refuse(self, question_id: str, error: JaatoError) -> None:
+        """Show why an answer was not taken, and ask again for the arguments that were edited."""
+        self._answered.discard(question_id)
+        self._console.note(str(error), "red")
+        question = self.current
+        if question is None or question.question_id != question_id:
+            return
+        self._editing = isinstance(error, InvalidArguments)
+        if self._editing:
+            self._ask(EDIT_PROMPT)
+        else:
+            self.redraw()
 
     def _show(self) -> None:
         match self.current:

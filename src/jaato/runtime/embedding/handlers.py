@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from jaato.abc.asker import Answer, PermissionAnswer, to_answer
+from jaato.errors import InvalidArguments
 from jaato.log import logger
 from jaato.protocol.events import ClarificationQuestion, Event, PermissionRequested
 
@@ -46,9 +47,8 @@ def answer_questions(
                 case ClarificationQuestion():
                     given = await ask_clarification(event, on_clarification)
         finally:
-            session.questions.respond(
-                event.question_id, given
-            )  # also when the function was cancelled: there is no other responder
+            # also when the function was cancelled: there is no other responder
+            respond(session, event.question_id, given)
 
     def listen(event: Event) -> None:
         match event:
@@ -67,6 +67,16 @@ def answer_questions(
             task.cancel()
 
     return stop
+
+
+def respond(session: Session, question_id: str, given: Answer | list[str | None]) -> None:
+    """Answer a question for the program; arguments that the tool cannot be called with deny the call."""
+    try:
+        session.questions.respond(question_id, given)
+    except InvalidArguments as error:
+        LOG.warning("on_permission edited the arguments of a call to what is not valid: %s", error)
+        denial = Answer(answer="c", comment=f"on_permission edited the arguments: {error}", by="program")
+        session.questions.respond(question_id, denial)
 
 
 async def ask_permission(event: PermissionRequested, handler: PermissionHandler | None) -> Answer:

@@ -123,7 +123,8 @@ class CommentDialog(AnswerDialog[str]):
 
 
 class ArgumentsDialog(AnswerDialog[dict[str, Any]]):
-    """Edits the arguments of a call as JSON. What was typed is kept in `drafts`."""
+    """Edits the arguments of a call as JSON. What was typed is kept in `drafts`, also when it was sent: the server may
+    refuse it with a `problem`."""
 
     CSS = (
         DIALOG_CSS.format(name="ArgumentsDialog")
@@ -131,10 +132,11 @@ class ArgumentsDialog(AnswerDialog[dict[str, Any]]):
     )
     BINDINGS = [Binding("ctrl+s,f10", "send", "Run with these", priority=True)]
 
-    def __init__(self, question: PermissionRequested, drafts: dict[str, str]) -> None:
+    def __init__(self, question: PermissionRequested, drafts: dict[str, str], problem: str = "") -> None:
         super().__init__(question.question_id)
         self._question = question
         self._drafts = drafts
+        self._problem = problem
 
     def compose(self) -> ComposeResult:
         """What is wrong with the arguments, where it is seen on a small terminal, and the arguments."""
@@ -142,8 +144,8 @@ class ArgumentsDialog(AnswerDialog[dict[str, Any]]):
         with Vertical() as box:
             box.border_title = Text(f"Arguments of {one_line(self._question.tool, 60)}")
             box.border_subtitle = "Ctrl+S runs the call with these · Esc back"
-            problem = Static("", classes="error", id="problem", markup=False)
-            problem.display = False
+            problem = Static(Text(self._problem), classes="error", id="problem", markup=False)
+            problem.display = bool(self._problem)
             yield problem
             yield TextField(text, soft_wrap=True, tab_behavior="focus", id="arguments")
 
@@ -158,15 +160,15 @@ class ArgumentsDialog(AnswerDialog[dict[str, Any]]):
 
     def _send(self) -> None:
         """Take the arguments, if they are a JSON object."""
+        text = self._drafts[self.question_id] = self.query_one(TextArea).text
         try:
-            arguments = json.loads(self.query_one(TextArea).text)
+            arguments = json.loads(text)
         except (ValueError, RecursionError) as error:
             self._show_problem(f"Not valid JSON: {error}.")
             return
         if not isinstance(arguments, dict):
             self._show_problem("The arguments must be a JSON object: {…}.")
             return
-        self._drafts.pop(self.question_id, None)
         self.dismiss(arguments)
 
     def _show_problem(self, text: str) -> None:

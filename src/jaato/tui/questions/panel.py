@@ -205,9 +205,7 @@ class QuestionPanel(Vertical):
             case None:
                 return False
             case "e":
-                self.app.push_screen(
-                    ArgumentsDialog(question, self._argument_drafts), partial(self._edit, question)
-                )
+                self._edit(question)
             case "c":
                 self.app.push_screen(
                     CommentDialog(question, self._comment_drafts), partial(self._comment, question)
@@ -216,8 +214,20 @@ class QuestionPanel(Vertical):
                 self._send(question, Answer(answer=answer))
         return True
 
-    def _edit(self, question: Question, arguments: dict[str, Any] | None) -> None:
-        self._send(question, None if arguments is None else Answer(answer="e", arguments=arguments))
+    def refuse_edit(self, question: Question, problem: str) -> bool:
+        """Open the edited arguments of the current question again, with what is wrong; False while the keys go elsewhere."""
+        if not (self.app.screen is self.screen and self.query_one(LinesView).has_focus):
+            return False
+        if not isinstance(question, PermissionRequested) or question is not self.current:
+            return False
+        self._edit(question, problem)
+        return True
+
+    def _edit(self, question: PermissionRequested, problem: str = "") -> None:
+        def send(arguments: dict[str, Any] | None) -> None:
+            self._send(question, None if arguments is None else Answer(answer="e", arguments=arguments))
+
+        self.app.push_screen(ArgumentsDialog(question, self._argument_drafts, problem), send)
 
     def _comment(self, question: Question, text: str | None) -> None:
         self._send(question, Answer(answer="c", comment=text) if text else None)
