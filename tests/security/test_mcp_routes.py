@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -22,15 +23,23 @@ class Loading(Keep):
     is_forked = False
 
 
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keep]:
+@contextmanager
+def serving_mcp(place: Path) -> Iterator[Keep]:
     """A server with a workspace that is open to MCP."""
-    place = tmp_path_factory.mktemp("mcp")
     (place / "project").mkdir()
     (place / "project" / "notes.txt").write_text("Tea is at four.\n")
     served = Loading(place / "keep", "--web-socket", ":0", "--mcp-workspace", str(place / "project"))
-    yield served
-    assert served.stop()[0] == 0
+    try:
+        yield served
+    finally:
+        assert served.stop()[0] == 0
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keep]:
+    """A server with a workspace that is open to MCP, for all tests."""
+    with serving_mcp(tmp_path_factory.mktemp("mcp")) as served:
+        yield served
 
 
 def mapped(keep: Keep) -> int:
@@ -38,18 +47,20 @@ def mapped(keep: Keep) -> int:
     return int(Path(f"/proc/{keep.process.pid}/status").read_text().partition("VmRSS:")[2].split()[0])
 
 
-def test_nothing_is_loaded_until_somebody_comes(opened: Keep) -> None:
+def test_nothing_is_loaded_until_somebody_comes(tmp_path: Path) -> None:
     """Idle, and after requests of others, the library is not there; the bound of an idle server holds."""
-    assert status(opened.ask(opened.head("/mcp", method="POST"), who=9)) == 401
-    assert status(opened.ask(opened.head("/mcp", method="POST", token=opened.tokens["viewer"]))) == 403
-    assert status(opened.ask(opened.head("/mcp", method="POST", token=opened.tokens["approver"]))) == 403
-    assert "pydantic_core" not in Path(f"/proc/{opened.process.pid}/maps").read_text()
-    assert mapped(opened) < 80_000
+    with serving_mcp(tmp_path) as fresh:
+        assert status(fresh.ask(fresh.head("/mcp", method="POST"), who=9)) == 401
+        assert status(fresh.ask(fresh.head("/mcp", method="POST", token=fresh.tokens["viewer"]))) == 403
+        assert status(fresh.ask(fresh.head("/mcp", method="POST", token=fresh.tokens["approver"]))) == 403
+        assert "pydantic_core" not in Path(f"/proc/{fresh.process.pid}/maps").read_text()
+        assert mapped(fresh) < 80_000
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_clients_work_at_the_daemon_s_address(opened: Keep, mode: str) -> None:
-    """The SDK's client lists and calls tools of the workspace, while the server's own protocol is served."""
+    """The SDK's client lists and calls tools of the workspace, while the server's own protocol is served. What it has called
+    is listed and can be watched like any session."""
 
     async def main() -> None:
         url = f"http://127.0.0.1:{opened.port}/mcp"
@@ -63,10 +74,6 @@ def test_clients_work_at_the_daemon_s_address(opened: Keep, mode: str) -> None:
             assert await anyio.to_thread.run_sync(opened.serves)
 
     anyio.run(main)
-
-
-def test_its_sessions_are_in_the_same_store(opened: Keep) -> None:
-    """What an MCP client has called is listed and can be watched like any session."""
     with opened.client(opened.tokens["viewer"]) as line:
         listed = line.command("session.list")["result"]["sessions"]
         (one, *_) = [session for session in listed if (session.get("name") or "").startswith("MCP: ")]
