@@ -15,7 +15,7 @@ from tests.storage.logs import begin, created, said, sound, tamper, text_of
 from jaato.errors import StoreError, StoreReadOnly
 from jaato.protocol.codec import encode
 from jaato.storage.database import open_database
-from jaato.storage.schema import APPLICATION_ID, SCHEMA_1, SEQ_BITS, STEPS, migrate
+from jaato.storage.schema import APPLICATION_ID, SCHEMA_1, SEQ_BITS, STEPS, migrate, version_of
 from jaato.storage.sqlite import SqliteStore
 
 
@@ -98,6 +98,26 @@ def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
     assert not store.read_only
     assert len(sound(store, "s1")) == 10
     store.close()
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_new_store_that_two_make_has_no_backup(tmp_path: Path, number: int) -> None:
+    """Wherever another process makes the store while this one is about to, it is not taken for an older one."""
+    path = tmp_path / "jaato.db"
+    asked: list[str] = []
+
+    def make(statement: str) -> None:
+        asked.append(statement)
+        if len(asked) == number + 1:
+            with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+                migrate(other, path)
+
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.set_trace_callback(make)
+        assert migrate(connection, path) is None
+        assert version_of(connection) == len(STEPS)
+    assert len(asked) > number
+    assert [file.name for file in tmp_path.iterdir()] == ["jaato.db"]
 
 
 @pytest.fixture

@@ -76,7 +76,8 @@ def migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[str] = S
     An empty database needs none. On any failure the database is as it was and the backup stays.
     """
     backup = None
-    if 0 < version_of(connection) < len(steps) or (version_of(connection) == 0 and has_tables(connection)):
+    # in this order: another process may make the store between the two
+    if has_tables(connection) and version_of(connection) < len(steps):
         backup = back_up(connection, path)
     connection.execute("BEGIN IMMEDIATE")
     try:
