@@ -229,7 +229,7 @@ def test_what_is_printed_at_the_end_and_lost_is_an_error(desk: CliEnvironment) -
 @pytest.mark.one_way  # a server has an end of its own
 def test_a_file_that_a_plugin_leaves_open_is_written(desk: CliEnvironment) -> None:
     """What is in its buffer when the program ends is in the file, as at the end of each other program; a weak reference
-    that it keeps of what has ended is no error."""
+    that it keeps of what has ended is no error, nor is a file of its own class that cannot be flushed."""
     (desk.config / "plugins").mkdir(parents=True)
     (desk.config / "plugins" / "notes.py").write_text(NOTES)
     script = desk.script(call("get_tool_schemas", names=["note"]), call("note"), say("noted"))
@@ -247,10 +247,14 @@ def test_a_file_that_a_plugin_leaves_open_is_written(desk: CliEnvironment) -> No
 
 
 NOTES = '''
-import weakref
+import io, weakref
 from threading import Event
 from jaato import Plugin, tool
 PLUGIN_KIND = "tool"
+
+class Unconnected(io.TextIOWrapper):
+    def fileno(self):
+        raise AttributeError("it is not connected yet")
 
 class Notes(Plugin):
     name = "notes"
@@ -258,6 +262,7 @@ class Notes(Plugin):
     @tool
     def note(self) -> str:
         """Note something."""
+        self.log = Unconnected(io.BytesIO())
         self.text, self.data = open("notes.txt", "w"), open("notes.bin", "wb")
         self.text.write("a line\\n")
         self.data.write(b"bytes")

@@ -15,7 +15,7 @@ import pytest
 from tests.cli import warm
 
 from jaato.client.blocking import Client
-from jaato.errors import JaatoError
+from jaato.errors import InvalidArguments, JaatoError
 from jaato.protocol.commands import (
     MessageSend,
     PermissionResponse,
@@ -106,6 +106,33 @@ def test_a_question_survives_the_server(tmp_path: Path, gently: bool) -> None:
         state = client.states[session_id]
         assert not state.questions
         assert [entry.result.ok for entry in state.entries if isinstance(entry, ToolCallEnd)] == [True]
+
+
+def test_a_question_of_an_earlier_server_is_answered_with_an_edit(tmp_path: Path) -> None:
+    """After kill -9 edited arguments that do not fit are refused, and the question stays; those that fit are used once."""
+    script: Script = [
+        {"call": "run", "with": {"command": "echo asked >> effects", "need": ["write"]}},
+        {"say": "done"},
+    ]
+    with server(tmp_path, script) as process:
+        client, session_id = begun(tmp_path)
+        question_id = until(client, PermissionRequested).question_id
+        process.kill()
+        process.wait()
+        client.__exit__()
+    with server(tmp_path, script), Client(tmp_path / "run/jaato.sock", name="second") as client:
+        client.ask(SessionAttach(session_id=session_id))
+        until(client, SessionInfo)
+        with pytest.raises(InvalidArguments, match="/command"):
+            client.ask(PermissionResponse(question_id=question_id, answer="e", arguments={"command": 3}))
+        assert list(client.states[session_id].questions) == [question_id]
+        fits = {"command": "echo edited >> effects", "need": ["write"]}
+        answer = PermissionResponse(question_id=question_id, answer="e", arguments=fits)
+        assert client.ask(answer) == Settled(True, "second")
+        done = until(client, TurnCompleted)
+        assert done.reason == "stop", str(done.error)
+        assert (tmp_path / "work/effects").read_text() == "edited\n"
+        assert not client.states[session_id].questions
 
 
 def test_a_call_that_had_begun_is_interrupted_and_not_repeated(tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ def leave(code: int) -> NoReturn:
 def flush_files() -> None:
     """Write what is in the buffers of files that are still open, such as the log of a plugin."""
     import gc
+    from contextlib import suppress
     from io import BufferedRandom, BufferedWriter, TextIOWrapper
     from itertools import compress
     from stat import S_ISREG
@@ -83,11 +84,10 @@ def flush_files() -> None:
     for file in compress(
         objects, map(ids.__contains__, map(id, map(type, objects)))
     ):  # runs no code of theirs
-        try:
+        # it may be closed, its disk full, or its class third-party code
+        with suppress(BaseException):
             if S_ISREG(os.fstat(file.fileno()).st_mode):  # a pipe might block
                 file.flush()
-        except (OSError, ValueError):
-            pass  # it is closed, or its disk is full
 
 
 def open_missing_streams() -> None:
