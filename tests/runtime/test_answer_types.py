@@ -12,7 +12,7 @@ from tests.kit import call, calls, results, say
 from tests.runtime.agents import agent
 
 import jaato.protocol.events
-from jaato import Allow, AllowAlways, AllowTurn, Deny, DenyAlways, ProviderError, Result
+from jaato import Allow, AllowAlways, AllowTurn, Deny, DenyAlways, Plugin, ProviderError, Result, tool
 from jaato.events import PermissionRequested
 from jaato.protocol.events import __all__ as names
 from jaato.providers.scripted import Answer, Step
@@ -50,6 +50,37 @@ def test_answers_are_types(tmp_path: Path, asynchronous: bool) -> None:
         work = tmp_path / "work"
         assert sorted(path.name for path in work.iterdir() if path.is_file()) == ["a", "d"]
         assert (work / "d").read_text() == "edited"
+
+    anyio.run(main)
+
+
+class Picky(Plugin):
+    """A tool whose check of its arguments raises for some."""
+
+    name = "picky"
+
+    @tool(access="write", core=True, examines="_issues")
+    def keep(self, entry: dict[str, str]) -> str:
+        """Keep an entry."""
+        return entry["key"]
+
+    def _issues(self, arguments: dict[str, Any]) -> list[tuple[str, str]]:
+        return [] if arguments["entry"]["key"] else [("/entry/key", "is empty")]
+
+
+def test_an_edit_that_cannot_be_examined_denies_the_call(tmp_path: Path) -> None:
+    """A tool's own check that raises for edited arguments leaves no question that is never answered."""
+    script: list[Answer] = [call("keep", entry={"key": "k"}), say("done")]
+
+    async def main() -> None:
+        async with agent(
+            tmp_path, script, plugins=[Picky], on_permission=lambda _: Allow({"entry": {}})
+        ) as live:
+            with anyio.fail_after(20):
+                await live.run("go")
+            [found] = results(live.live)
+            assert not found.ok
+            assert "KeyError" in found.result
 
     anyio.run(main)
 

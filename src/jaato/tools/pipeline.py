@@ -190,14 +190,18 @@ def check_placeholders(call: Call, tool: Tool) -> InvalidArguments | None:
 
 
 def check_edit(catalog: Catalog, name: str, arguments: dict[str, Any]) -> None:
-    """Raise `InvalidArguments` for edited arguments that the call of a tool could not run with; those of a tool that is
-    not there any more are left to the call."""
+    """Raise `InvalidArguments` for edited arguments that the call of a tool could not run with, also where the tool fails to
+    examine them; those of a tool that is not there any more are left to the call."""
     found = catalog.find(name)
-    if found is not None:
-        edited = Call("", name, arguments)
+    if found is None:
+        return
+    edited = Call("", name, arguments)
+    try:
         refusal = invalid(edited, found.tool) or check_placeholders(edited, found.tool)
-        if refusal is not None:
-            raise refusal
+    except BaseException as error:  # noqa: BLE001 what a tool examines with may be third-party code
+        refusal = arguments_error(name, [("", f"cannot be examined: {problem_of(error).message}")])
+    if refusal is not None:
+        raise refusal
 
 
 async def ask_permission(call: Call, tool: Tool, steps: Steps) -> tuple[Permission | None, ToolError | None]:
