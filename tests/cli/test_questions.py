@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 import subprocess
+from io import StringIO
+from typing import Any
 
 import pexpect
 import pytest
 from tests.cli.environment import CliEnvironment, call, say
 from tests.cli.terminal import leave, talking
+
+from jaato.cli.output.console import Console
+from jaato.cli.repl.questions import Questions
+from jaato.errors import SessionBusy
+from jaato.protocol.events import ClarificationQuestion
 
 ANSWERS = [
     ("y", True, "user_approved"),
@@ -192,3 +199,43 @@ def test_the_end_of_a_long_command_is_shown(desk: CliEnvironment) -> None:
             child.sendline("n")
         child.expect("Over.")
         child.expect(pexpect.EOF)
+
+
+class Refusing:
+    """A responder that takes the second answer."""
+
+    def __init__(self) -> None:
+        self.given: list[Any] = []
+
+    def respond(self, _question_id: str, answer: Any, /) -> None:
+        """Take an answer."""
+        self.given.append(answer)
+        if len(self.given) == 1:
+            raise SessionBusy("The server is going down.")
+
+
+def test_replies_that_were_not_taken_are_asked_for_from_the_first(desk: CliEnvironment) -> None:
+    """The prompt after a refusal is that of the question which the next line answers."""
+    screen, responder = StringIO(), Refusing()
+    questions = Questions(responder, Console(desk.env, out=StringIO(), err=screen))
+    asked = [{"question": "Which colour?"}, {"question": "Which size?"}]
+    questions(
+        ClarificationQuestion(
+            session_id="s1",
+            agent_id="a1",
+            seq=1,
+            timestamp="2026-01-01T00:00:00Z",
+            question_id="q1",
+            call_id="c1",
+            context="",
+            questions=asked,
+        )
+    )
+    questions.take("red")
+    questions.take("large")
+    shown = screen.getvalue()
+    assert "going down" in shown
+    assert shown.rindex("Which colour?") > shown.rindex("going down")
+    questions.take("blue")
+    questions.take("small")
+    assert responder.given == [["red", "large"], ["blue", "small"]]

@@ -122,7 +122,7 @@ class Questions:
             self.refuse(question_id, error)
 
     def refuse(self, question_id: str, error: JaatoError) -> None:
-        """Show why an answer was not taken, and ask again for the arguments that were edited."""
+        """Show why an answer was not taken, and ask again: for the arguments that were edited, or the whole question."""
         self._answered.discard(question_id)
         self._console.note(str(error), "red")
         question = self.current
@@ -132,7 +132,7 @@ class Questions:
         if self._editing:
             self._ask(EDIT_PROMPT)
         else:
-            self.redraw()
+            self._show()
 
     def _show(self) -> None:
         match self.current:
