@@ -111,12 +111,19 @@ class Questions:
     """Asks the responders of a session. Without a responder a question is answered with None at once.
 
     A clarification waits at most `timeout_s`, a permission question until its own deadline. An answer is in the log
-    before `answer` says that it counts.
+    before `answer` says that it counts. `check_edit` raises `InvalidArguments` for edited arguments that a tool cannot be
+    called with.
     """
 
-    def __init__(self, journal: Journal, timeout_s: float | None = None) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        timeout_s: float | None = None,
+        check_edit: Callable[[str, dict[str, Any]], None] = lambda _tool, _arguments: None,
+    ) -> None:
         self._timeout_s = timeout_s
         self._journal = journal
+        self._check_edit = check_edit
         self._open: dict[str, Waiting] = {}
         self._given: dict[Key, Given] = {}
         self._answerers = 0
@@ -125,8 +132,6 @@ class Questions:
         self._patient = False
         self.early: Callable[[], None] = lambda: None
         """Called when a restored question is answered before its turn is resumed."""
-        self.check_edit: Callable[[str, dict[str, Any]], None] = lambda _tool, _arguments: None
-        """Raises `InvalidArguments` for edited arguments that a tool cannot be called with."""
 
     # --- questions of an earlier process -------------------------------------------------------------------------
 
@@ -331,7 +336,7 @@ class Questions:
             case PermissionRequested(tool=tool), Answer(answer=word, arguments=dict(arguments)) if is_edit(
                 word
             ):
-                self.check_edit(tool, arguments)
+                self._check_edit(tool, arguments)
         if waiting.earlier:
             self._settle_early(waiting.asked, answer, by)
             self.early()

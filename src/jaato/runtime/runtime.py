@@ -185,9 +185,8 @@ class Runtime:
         )
 
     def _assemble(self, plan: Plan, journal: Journal) -> Session:
-        questions = Questions(journal, plan.question_timeout_s)
         catalog = self.registry.subset(plan.plugins)
-        questions.check_edit = functools.partial(check_edit, catalog)
+        questions = Questions(journal, plan.question_timeout_s, functools.partial(check_edit, catalog))
         settings, roots = (self.registry.services.get(name) for name in ("settings", "roots"))
         state_dir = next(iter(plan.protected), None)
         asker = dispatcher_for(questions, plan.policy, journal.secrets, state_dir, settings)
