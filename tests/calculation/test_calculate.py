@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import sys
 from fractions import Fraction
@@ -37,6 +38,7 @@ def test_the_work_grows_with_the_expression_and_no_faster() -> None:
     def worked(numbers: int) -> int:
         nonlocal steps
         steps = 0
+        gc.collect()  # what an earlier test has dropped calls its finalizers at any time
         sys.setprofile(count)
         try:
             found = evaluate("(" + "+\r\n".join(["1"] * numbers) + ")")

@@ -178,31 +178,32 @@ def test_the_end_of_a_session_leaves_nothing(tmp_path: Path) -> None:
         session = Session(tmp_path)
         _ = session.sandbox.backend
         fds, threads, processes = descriptors(), proxy_threads(), children(zombies=True)
+        given = namespaces()
 
         async def main() -> None:
             await session.run("true", None)
-            assert proxy_threads() == threads
-            assert not namespaces()
+            assert proxy_threads() <= threads
+            assert not namespaces() - given
             line = f"exec 3<>/dev/tcp/127.0.0.1/3128; printf 'CONNECT {OUTSIDE}:{port} HTTP/1.1\\r\\nProxy-Authorization: "
             line += (
                 'Basic %s\\r\\n\\r\\n\' $(printf %s "${HTTP_PROXY#http://}" | sed s/@.*// | base64 -w0) >&3; '
             )
             line += "head -c 12 <&3; sleep 60"
             async with session.background(line, granted(f"{OUTSIDE}:{port}"), until="HTTP/1.1 200"):
-                assert len(namespaces()) == 2
+                assert len(namespaces() - given) == 2
                 session.sandbox.end_session("s1")
-                assert not namespaces()
+                assert not namespaces() - given
                 with pytest.raises(ToolError, match="network"):
                     raise await failure_of(session)
 
         asyncio.run(main())
         session.close()
-        assert proxy_threads() == threads
+        assert proxy_threads() <= threads
         assert children(zombies=True) <= processes
         assert not {
             one for one in descriptors() if one[1] not in {old[1] for old in fds} and "socket" in one[1]
         }
-        assert not namespaces()
+        assert not namespaces() - given
 
 
 async def failure_of(session: Session) -> ToolError:
@@ -228,9 +229,9 @@ def descriptors() -> set[tuple[str, str]]:
     return found
 
 
-def namespaces() -> list[str]:
-    """The namespaces that this process has a descriptor of."""
-    return [target for _, target in descriptors() if target.startswith(("net:", "user:"))]
+def namespaces() -> set[str]:
+    """The namespaces that this process has a descriptor of; earlier tests may have left some to the garbage collector."""
+    return {target for _, target in descriptors() if target.startswith(("net:", "user:"))}
 
 
 def proxy_threads() -> int:
@@ -241,11 +242,13 @@ def proxy_threads() -> int:
 def test_many_sessions_share_one_thread(session: Session) -> None:
     """The proxies of all sessions of a process run on one thread."""
 
+    given = namespaces()
+
     async def main() -> None:
         for number in range(5):
             await session.run("true", session=f"n{number}")
         assert proxy_threads() == 1
-        assert len(namespaces()) == 10
+        assert len(namespaces() - given) == 10
 
     asyncio.run(main())
 
@@ -261,7 +264,7 @@ def test_who_forgets_a_sandbox_leaves_nothing(tmp_path: Path) -> None:
         session = Session(tmp_path)
         having.set(session)
         await session.run("true")
-        assert len(namespaces()) == len(given) + 2
+        assert len(namespaces() - given) == 2
         return weakref.ref(session)
 
     gone = asyncio.run(main())
@@ -270,7 +273,8 @@ def test_who_forgets_a_sandbox_leaves_nothing(tmp_path: Path) -> None:
     # then ends beside this thread.
     while not (
         gone() is None
-        and (namespaces(), proxy_threads()) == (given, threads)
+        and not namespaces() - given
+        and proxy_threads() <= threads
         and children(zombies=True) <= processes
     ):
         assert time.monotonic() < until, (gone(), namespaces(), proxy_threads(), children(zombies=True))

@@ -191,7 +191,7 @@ def test_no_descriptor_is_left_open(tree: Path) -> None:
         call_tool(tree, "glob_files", pattern="**")
         with pytest.raises(InvalidArguments):
             call_tool(tree, "grep_content", pattern="(")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before  # one of an earlier test may have been closed
 
 
 @pytest.fixture

@@ -188,7 +188,7 @@ def test_a_program_that_is_not_there_is_an_error(tmp_path: Path) -> None:
             launcher.close()
 
     assert anyio.run(main).stuck == ["run", "No such file or directory"]
-    assert len(os.listdir("/dev/fd")) == before
+    assert len(os.listdir("/dev/fd")) <= before  # one of an earlier test may have been closed
 
 
 LONG = """

@@ -22,12 +22,12 @@ def test_descriptors_do_not_leak(tmp_path: Path) -> None:
 
     async def work(desk: Desk) -> None:
         for number in range(60):
-            begun = await desk.spawn("true" if number % 2 else "cat", wait_s=10 if number % 2 else 0)
+            begun = await desk.spawn("true" if number % 2 else "cat", wait_s=60 if number % 2 else 0)
             await desk.close(begun["session_id"])
             counts.append(len(os.listdir("/dev/fd")))
 
     at_desk(tmp_path, work)
-    assert counts[-1] == counts[0]
+    assert counts[-1] <= counts[0]  # one of an earlier test may have been closed
 
 
 def test_limits(tmp_path: Path) -> None:

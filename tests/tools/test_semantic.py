@@ -44,6 +44,11 @@ def catalog(path: Path | None, tools: dict[str, str] = TOOLS) -> Catalog:
     return known
 
 
+def vector_threads() -> set[threading.Thread]:
+    """The threads that compute vectors, those of earlier tests too."""
+    return {thread for thread in threading.enumerate() if thread.name == "jaato-vectors"}
+
+
 def names(known: Catalog, query: str) -> list[str]:
     """What a query finds, best first."""
     return [spec.name for spec, _ in known.search(query)]
@@ -89,10 +94,10 @@ def test_each_step_has_its_tool(tmp_path: Path) -> None:
 def test_until_there_are_vectors_words_answer(tmp_path: Path) -> None:
     """The first search answers as one without the extra does, and starts no more than one thread."""
     known, plain = catalog(tmp_path / "v"), catalog(None)
-    query = "send the current weather"
+    query, before = "send the current weather", vector_threads()
     assert known.search(query) == plain.search(query)
     known.search(query)
-    assert sum(thread.name == "jaato-vectors" for thread in threading.enumerate()) <= 1
+    assert len(vector_threads() - before) <= 1
     assert known.await_meaning(WAIT_S)
     assert known.search(query) != plain.search(query)
 
@@ -167,10 +172,10 @@ def test_without_the_extra_nothing_changes(tmp_path: Path, monkeypatch: pytest.M
     """Where a package is missing the answers are those by words, no thread starts, no file appears."""
     for name in embeddings.PACKAGES:
         monkeypatch.setitem(sys.modules, name, None)  # it cannot be imported, nor found
-    known, plain = catalog(tmp_path / "v"), catalog(None)
+    known, plain, before = catalog(tmp_path / "v"), catalog(None), vector_threads()
     assert known.search("send mail") == plain.search("send mail")
     assert not known.await_meaning(WAIT_S)
-    assert not any(thread.name == "jaato-vectors" for thread in threading.enumerate())
+    assert vector_threads() <= before
     assert list(tmp_path.iterdir()) == []
 
 
