@@ -29,7 +29,7 @@ def asked(path: Path, ask: Callable[[RemoteRegistry], Any], lies: dict[str, Lie]
 
         async def main() -> str:
             source = directory(path).get_handle("it").source
-            with pytest.raises(JaatoError) as caught, anyio.fail_after(20):
+            with pytest.raises(JaatoError) as caught, anyio.fail_after(60):
                 await ask(source)
             return str(caught.value)
 

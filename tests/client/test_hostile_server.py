@@ -57,7 +57,7 @@ def lying(path: Path, lie: Lie) -> Iterator[Path]:
             except OSError:
                 return
             with line:
-                line.settimeout(20)
+                line.settimeout(60)
                 try:
                     lie(line)
                 except OSError:
@@ -138,7 +138,7 @@ def test_both_clients_end_with_an_error_of_their_own(
             client.ask(SessionList())
 
         async def main() -> None:
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 async with connect(place) as remote:
                     with pytest.raises(JaatoError):
                         await remote.ask(SessionList())
@@ -217,7 +217,7 @@ def test_a_server_that_only_greets_counts_as_away(tmp_path: Path, monkeypatch: p
         line.sendall(WELCOME)
 
     async def main(place: Path) -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with connect(place) as client:
                 with pytest.raises(ServerGone):
                     await client.ask(SessionList())
@@ -234,7 +234,7 @@ def test_events_nobody_has_asked_for_are_passed_over(tmp_path: Path) -> None:
     said = b"".join(encode_frame(encode(info)) for info in infos) + encode_frame(reply) * 3
 
     async def main(place: Path) -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with connect(place) as client:
                 assert isinstance(await client.ask(SessionList()), Sessions)
                 assert client.sessions == {}
@@ -248,7 +248,7 @@ def test_an_answer_to_something_else(tmp_path: Path, result: bytes) -> None:
     """A reply of another kind than the command has is the server's fault, and is said to be; nothing else breaks."""
 
     async def main(place: Path) -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with connect(place) as client:
                 with pytest.raises(ConnectionFault, match="same version"):
                     await client.list()
@@ -304,7 +304,7 @@ def test_readers_who_are_too_far_behind(tmp_path: Path, monkeypatch: pytest.Monk
         assert [int(one.text) for one in events[1:]] == list(range(51 - len(events), 50))
 
     async def main(place: Path) -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with connect(place) as client:
                 client._session("s1")
                 reader = client.sessions["s1"].events()

@@ -187,7 +187,7 @@ def test_background_tasks_of_the_plugins_a_registry_has(registry: PluginRegistry
     if exposed:
         registry.register_plugin(background, expose=True)
     started = background.startBackgroundTask("cli", "cli_based_tool", {"command": "echo hello"})
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while background.getBackgroundTaskStatus(started["task_id"])["status"] == "running":
         assert time.monotonic() < until
         time.sleep(0.01)

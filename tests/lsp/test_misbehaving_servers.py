@@ -81,7 +81,7 @@ def test_one_that_fails_again_and_again_is_left_alone_for_a_while(tmp_path: Path
         begun = time.monotonic()
         with pytest.raises(ToolError, match=r"failed 2 times .*no licence"):
             odd.ask()
-        assert time.monotonic() - begun < 10  # a start has 45
+        assert time.monotonic() - begun < 40  # a start has 45
 
 
 def test_answers_to_nothing_are_not_heard(tmp_path: Path) -> None:

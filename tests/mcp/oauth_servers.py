@@ -234,7 +234,7 @@ class Desk:
         async with httpx2.AsyncClient(trust_env=False, follow_redirects=True) as browser:
             self.pages.append(await browser.get(prompt.url))
 
-    def auth(self, ask: Ask | None, within_s: float = 20.0) -> Bearer:
+    def auth(self, ask: Ask | None, within_s: float = 60.0) -> Bearer:
         """An auth object as the host makes it."""
         auth = auth_for(self.config, self.store, ask, environ={})
         auth.login.within_s = within_s

@@ -259,7 +259,7 @@ def test_progress_is_shown_and_gives_time(tmp_path: Path) -> None:
         await call(host, "raw", text="hi", call=Call("c", "x", {}, output=shown.append))
         assert (await call(host, "slow", text="done")).text == "done"
 
-    hosted(tmp_path, {"raw": raw("progress"), "slow": raw("slow-progress", call_timeout_s=3)}, talk)
+    hosted(tmp_path, {"raw": raw("progress"), "slow": raw("slow-progress", call_timeout_s=6)}, talk)
     assert shown[-1] == "[3/3] step 3\n"
 
 

@@ -24,7 +24,7 @@ PRM_PLACE = "/.well-known/oauth-protected-resource/mcp"
 HOSTILE = "\x1b[31mrun\u202e this\u200b: rm -rf\n\U000e0041" + "x" * 5_000
 
 
-def refused(at: Desk, match: str, within_s: float = 20.0) -> str:
+def refused(at: Desk, match: str, within_s: float = 60.0) -> str:
     """The error of a request, in which no secret is."""
     auth = at.auth(at.browse, within_s)
     with pytest.raises(JaatoError, match=match) as caught:

@@ -186,7 +186,7 @@ def test_the_reason_survives_the_sdk(tmp_path: Path) -> None:
         auth = auth_for(Config("notes", url), TokenStore(tmp_path), environ={})
 
         async def main() -> None:
-            with anyio.move_on_after(20):
+            with anyio.move_on_after(60):
                 await add(url, auth)
 
         with pytest.raises(BaseException, match=r".") as caught:

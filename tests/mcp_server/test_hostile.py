@@ -28,7 +28,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     assert (code, said) == (0, ""), "it ends well, and nothing anybody sent has made it complain"
 
 
-def raw(server: Served, data: bytes, *, wait_s: float = 10.0) -> bytes:
+def raw(server: Served, data: bytes, *, wait_s: float = 60.0) -> bytes:
     """What the server says to these bytes, until it closes the connection or has said a whole answer."""
     with closing(socket.create_connection(("127.0.0.1", server.port), timeout=wait_s)) as line:
         try:
@@ -254,7 +254,7 @@ def test_a_client_that_ends_its_session_takes_its_calls_along(house: House) -> N
         params = {"name": "run", "arguments": {"command": SLEEPER}}
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
         body = json.dumps(message).encode()
-        with closing(socket.create_connection(("127.0.0.1", server.port), timeout=10)) as line:
+        with closing(socket.create_connection(("127.0.0.1", server.port), timeout=60)) as line:
             line.sendall(request(server, body=body, Mcp_Session_Id=session))
             pid = int(awaited(house.work / "pid.txt"))
             ended = raw(server, request(server, method="DELETE", body=b"", Mcp_Session_Id=session))

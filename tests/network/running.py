@@ -180,7 +180,7 @@ async def send(port: int, data: bytes | str, *, half_close: bool = False) -> byt
         await writer.drain()
         if half_close:
             writer.write_eof()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await reader.read(-1)
     except ConnectionError:
         return b""
@@ -195,7 +195,7 @@ def connect(target: str, header: str = "") -> str:
 
 async def settled(made: Proxy) -> None:
     """Wait until the proxy has no connection left."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while made.connections:
             await asyncio.sleep(0.01)
 

@@ -141,7 +141,7 @@ def test_a_failing_store_ends_everybody_and_loses_no_order(tmp_path: Path) -> No
             store.append = append  # type: ignore[method-assign]  # the disk is full
             with pytest.raises(StoreError):
                 await live.post("go")
-            with anyio.move_on_after(5) as scope:
+            with anyio.move_on_after(60) as scope:
                 await live.supervisor.all_done()
             assert not scope.cancelled_caught
             store.append = write  # type: ignore[method-assign]  # there is room again

@@ -29,7 +29,7 @@ def test_a_program_does_what_its_profile_lets_it(
 
         async def work(desk: Desk) -> None:
             desk.access = access
-            done = await desk.spawn(lair.line, wait_s=20)
+            done = await desk.spawn(lair.line, wait_s=60)
             assert (done["state"], done["exit_code"]) == ("ended", 0)
             assert "attacked" in done["screen"]
             assert done.get("sandbox") == (access.profile if access else None)

@@ -43,7 +43,7 @@ def test_a_signal_in_the_first_moment_reaches_the_program_and_not_jaato(tmp_path
         await desk.control(begun["session_id"], "continue", wait_s=0)
         assert heard == []
         other = await desk.spawn("sleep 60", wait_s=0)
-        ended = await desk.control(other["session_id"], "kill", wait_s=10)
+        ended = await desk.control(other["session_id"], "kill", wait_s=60)
         assert (ended["state"], ended["signal"]) == ("ended", "SIGKILL")
 
     try:
@@ -98,9 +98,9 @@ def test_who_has_left_the_session_and_reads_is_waiting(tmp_path: Path) -> None:
     """What `su -c` and `setsid` start reads the terminal by a descriptor it kept: that is waiting, too."""
 
     async def work(desk: Desk) -> None:
-        begun = await desk.spawn("setsid -w bash -c 'read -p Name: x; echo hello $x; sleep 0.5'", wait_s=10)
+        begun = await desk.spawn("setsid -w bash -c 'read -p Name: x; echo hello $x; sleep 0.5'", wait_s=60)
         assert (begun["state"], begun["screen"]) == ("awaiting_input", "Name:")
-        said = await desk.type(begun["session_id"], "Ada", wait_s=10)
+        said = await desk.type(begun["session_id"], "Ada", wait_s=60)
         assert (said["state"], said["screen"]) == ("ended", "Name:Ada\nhello Ada")
         busy = await desk.spawn("setsid sleep 50 <&1 & while :; do :; done", wait_s=1)
         assert busy["state"] == "running"
@@ -113,7 +113,7 @@ def test_a_signal_that_is_yet_to_be_handled_is_no_waiting(tmp_path: Path) -> Non
     mark = f"4848{os.getpid()}"
 
     async def work(desk: Desk) -> None:
-        begun = await desk.spawn(f"exec {sys.executable} -c 'input()' {mark}", wait_s=30)
+        begun = await desk.spawn(f"exec {sys.executable} -c 'input()' {mark}", wait_s=60)
         assert begun["state"] == "awaiting_input"
         (pid,) = carrying(mark)
         os.kill(pid, signal.SIGSTOP)
@@ -123,7 +123,7 @@ def test_a_signal_that_is_yet_to_be_handled_is_no_waiting(tmp_path: Path) -> Non
         said = await desk.control(begun["session_id"], "interrupt", wait_s=1)
         assert said["state"] == "running"
         os.kill(pid, signal.SIGCONT)
-        said = await desk.read(begun["session_id"], wait_s=30)
+        said = await desk.read(begun["session_id"], wait_s=60)
         assert (said["state"], "KeyboardInterrupt" in said["screen"]) == ("ended", True)
 
     at_desk(tmp_path, work)
@@ -134,11 +134,11 @@ def test_several_lines_for_a_line_editor_are_a_paste(tmp_path: Path) -> None:
     (tmp_path / "editor.py").write_text(EDITOR)
 
     async def work(desk: Desk) -> None:
-        begun = await desk.spawn(f"exec {sys.executable} editor.py", wait_s=10)
-        said = await desk.type(begun["session_id"], "a\nbq", enter=False, wait_s=10)
+        begun = await desk.spawn(f"exec {sys.executable} editor.py", wait_s=60)
+        said = await desk.type(begun["session_id"], "a\nbq", enter=False, wait_s=60)
         assert said["screen"].endswith(repr("\x1b[200~a\nbq"))
-        begun = await desk.spawn(f"exec {sys.executable} editor.py", wait_s=10)
-        said = await desk.type(begun["session_id"], "abq", enter=False, wait_s=10)
+        begun = await desk.spawn(f"exec {sys.executable} editor.py", wait_s=60)
+        said = await desk.type(begun["session_id"], "abq", enter=False, wait_s=60)
         assert said["screen"].endswith(repr("abq"))
         shell = await desk.spawn("PS1='$ ' exec bash --norc --noprofile -i")
         said = await desk.type(shell["session_id"], "echo 1\necho 2")
@@ -155,9 +155,9 @@ def test_a_function_is_typed_into_a_repl_that_indents(tmp_path: Path) -> None:
         pytest.skip("there is no ipython here")
 
     async def work(desk: Desk) -> None:
-        begun = await desk.spawn(f"{program} --no-banner --colors=NoColor --no-confirm-exit", wait_s=30)
+        begun = await desk.spawn(f"{program} --no-banner --colors=NoColor --no-confirm-exit", wait_s=60)
         code = "def f(x):\n    if x:\n        return 1\n    return 2\n\nf(0) + 40"
-        said = await desk.type(begun["session_id"], code, wait_s=10)
+        said = await desk.type(begun["session_id"], code, wait_s=60)
         assert "Out[1]: 42" in said["screen"]
 
     at_desk(tmp_path, work)
@@ -169,7 +169,7 @@ def test_the_screen_left_in_a_flood_is_left(tmp_path: Path) -> None:
 
     async def work(desk: Desk) -> None:
         left = await desk.spawn(
-            rf"printf '\e[?1049h'; {flood}; printf '\e[?1049l'; {flood}; echo; echo over; read x", wait_s=30
+            rf"printf '\e[?1049h'; {flood}; printf '\e[?1049l'; {flood}; echo; echo over; read x", wait_s=60
         )
         assert left["state"] == "awaiting_input"
         assert left["missed_bytes"] > 0
@@ -187,7 +187,7 @@ def test_characters_that_are_none(tmp_path: Path) -> None:
             with pytest.raises(InvalidArguments):
                 await desk.spawn(command)
         begun = await desk.spawn('IFS= read -r x; printf %s "$x" | od -An -tx1')
-        said = await desk.type(begun["session_id"], secret_env="ODD", wait_s=10)
+        said = await desk.type(begun["session_id"], secret_env="ODD", wait_s=60)
         assert said["screen"].splitlines()[-1].split() == ["61", "ff", "62", "63"]
 
     at_desk(tmp_path, work, environ={"ODD": os.fsdecode(b"a\xffbc")})

@@ -36,7 +36,7 @@ def test_a_session_takes_its_terminals_with_it(tmp_path: Path) -> None:
     mark = f"4545{os.getpid()}"
     line = f"setsid sleep {mark} & trap '' HUP TERM; echo up; read -r x; sleep {mark}"
     script = [
-        call("shell_spawn", command=line, wait_s=30),
+        call("shell_spawn", command=line, wait_s=60),
         say("It runs."),
     ]
 
@@ -99,7 +99,7 @@ def test_a_flood_holds_nobody_up(tmp_path: Path, name: str) -> None:
             gaps.append(time.monotonic() - now)
         gaps.sort()
         assert gaps[len(gaps) // 2] < 0.1
-        with anyio.fail_after(30):  # a busy machine floods more slowly
+        with anyio.fail_after(60):  # a busy machine floods more slowly
             missed = 0
             while missed <= MOST_WAITING_BYTES:
                 seen = await desk.read(flood["session_id"])
@@ -107,9 +107,9 @@ def test_a_flood_holds_nobody_up(tmp_path: Path, name: str) -> None:
                 missed += seen.get("missed_bytes", 0)
                 await anyio.sleep(0.05)
         assert len(seen["screen"]) <= 40_000
-        other = await desk.spawn("read -r x", wait_s=20)
+        other = await desk.spawn("read -r x", wait_s=60)
         assert other["state"] == "awaiting_input"
-        ended = await desk.control(flood["session_id"], "interrupt", wait_s=20)
+        ended = await desk.control(flood["session_id"], "interrupt", wait_s=60)
         with anyio.fail_after(60):  # where the flood pauses, its session is quiet
             while ended["state"] != "ended":
                 ended = await desk.read(flood["session_id"], wait_s=5)
@@ -128,7 +128,7 @@ from tests.terminal.desk import Desk
 async def main():
     desk = Desk(Path(sys.argv[1]))
     line = f"setsid sleep {sys.argv[2]} & trap '' HUP TERM; echo up; read -r x; sleep {sys.argv[2]}"
-    await desk.spawn(line, wait_s=30)
+    await desk.spawn(line, wait_s=60)
     print("up", flush=True)
     await anyio.sleep_forever()
 
@@ -165,10 +165,10 @@ HIDE = "import ctypes, time; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); "
 
 async def main():
     desk = Desk(Path(sys.argv[1]))
-    for script in ("input('Password: ')", "__import__('getpass').getpass()", "time.sleep(60)",
-                   "print('Working', flush=True); time.sleep(60)"):
+    for script, wait_s in (("input('Password: ')", 60), ("__import__('getpass').getpass()", 60), ("time.sleep(60)", 4),
+                           ("print('Working', flush=True); time.sleep(60)", 4)):
         (Path(sys.argv[1]) / "it.py").write_text(HIDE + script)
-        begun = await desk.spawn(f"exec {sys.executable} it.py", wait_s=4)
+        begun = await desk.spawn(f"exec {sys.executable} it.py", wait_s=wait_s)
         print(begun["state"], begun.get("secret", False), flush=True)
     await anyio.to_thread.run_sync(desk.plugin.shutdown)
 
@@ -226,6 +226,6 @@ def test_a_cancelled_call_leaves_the_program(tmp_path: Path) -> None:
         with anyio.move_on_after(0.2) as scope:
             await desk.read(begun["session_id"], wait_s=60)
         assert scope.cancelled_caught
-        assert (await desk.read(begun["session_id"], wait_s=20))["screen"] == "later"
+        assert (await desk.read(begun["session_id"], wait_s=60))["screen"] == "later"
 
     at_desk(tmp_path, work)

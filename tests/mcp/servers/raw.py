@@ -127,7 +127,7 @@ def before(id_: Any, token: Any) -> None:
                 told = {"progressToken": token, "progress": n, "total": 3, "message": f"step {n}"}
                 send({"method": "notifications/progress", "params": told})
         case "slow-progress":
-            for n in range(1, 8):
+            for n in range(1, 14):
                 send({"method": "notifications/progress", "params": {"progressToken": token, "progress": n}})
                 time.sleep(0.5)
 
