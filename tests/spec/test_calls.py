@@ -12,6 +12,7 @@ import pytest
 from tests.kit import call, calls, provider_of, recorded, reopened, results, say, session
 
 from jaato.abc.asker import Answer
+from jaato.errors import InvalidArguments
 from jaato.protocol.codec import encode
 from jaato.protocol.events import Event, PermissionRequested, PermissionResolved, ToolCallEnd, ToolCallStart
 from jaato.tools.permissions.gate import Policy
@@ -120,21 +121,30 @@ def test_each_step_refuses_before_the_next_is_taken(tmp_path: Path, step: str, m
 
 @pytest.mark.spec("C2", "ToolExecutor", "C2.executor.2")
 def test_edited_arguments_return_to_validation_and_are_what_runs(tmp_path: Path) -> None:
-    """The start names the edited arguments; edited ones that do not fit are refused, and nothing runs."""
+    """Edited arguments that do not fit are refused, and the question stays; the start names those that do."""
 
     async def main() -> None:
-        script = [call("write", path="a"), call("write", path="b"), say("done")]
-        async with session(tmp_path, script, [write], policy=ASKING) as live:
-            stop = answering(
-                live,
-                Answer(answer="e", arguments={"path": 7}),
-                Answer(answer="e", arguments={"path": "edited", "size": 3}),
-            )
+        async with session(tmp_path, [call("write", path="a"), say("done")], [write], policy=ASKING) as live:
+            refused: list[InvalidArguments] = []
+
+            def give(question_id: str) -> None:
+                try:
+                    live.questions.respond(question_id, Answer(answer="e", arguments={"path": 7}))
+                except InvalidArguments as error:
+                    refused.append(error)
+                fits = Answer(answer="e", arguments={"path": "edited", "size": 3})
+                live.questions.respond(question_id, fits)
+
+            def listen(event: Event) -> None:
+                if isinstance(event, PermissionRequested):
+                    asyncio.get_running_loop().call_soon(give, event.question_id)
+
+            leave, silence = live.questions.add_responder(), live.journal.bus.listen(listen)
             await live.post("go")
-            stop()
-            refused, ran = results(live)
-            assert refused.error is not None
-            assert refused.error.code == "arguments_invalid"
+            silence()
+            leave()
+            assert [path for error in refused for path, _ in error.issues] == ["/path"]
+            (ran,) = results(live)
             assert ran.ok
             (start,) = [event for event in recorded(live) if isinstance(event, ToolCallStart)]
             assert start.arguments == {"path": "edited", "size": 3}
